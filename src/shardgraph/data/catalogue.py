@@ -1,0 +1,131 @@
+"""The catalogue: who is where, what is built, what was asked. SQLite, and the one thing that remembers.
+
+Its bytes are outside the byte promise (SQLite's pages keep an order of history); its content is not.
+Deleted rows are overwritten (`secure_delete`), and `scrub` empties the write-ahead log before anybody is
+told that a sample is gone.
+"""
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from shardgraph.errors import DamagedFile
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS samples (
+  id TEXT PRIMARY KEY, label TEXT NOT NULL, source TEXT NOT NULL, subject TEXT NOT NULL, split TEXT NOT NULL,
+  unit TEXT NOT NULL,          -- the file that holds it now
+  target TEXT                  -- the file it belongs in, once the topology is fixed
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS by_unit ON samples (unit, label);
+CREATE INDEX IF NOT EXISTS by_target ON samples (target) WHERE target IS NOT NULL;
+CREATE INDEX IF NOT EXISTS by_source ON samples (source);
+CREATE INDEX IF NOT EXISTS by_subject ON samples (subject) WHERE subject <> '';
+CREATE TABLE IF NOT EXISTS units (   -- files of samples: inbox chunks, shards, held-out buckets
+  name TEXT PRIMARY KEY, digest TEXT NOT NULL,
+  dirty INTEGER NOT NULL DEFAULT 0   -- being rewritten: the file may be the old one or the new one
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS built (   -- adapters of groups, and the prototypes
+  name TEXT PRIMARY KEY, key TEXT NOT NULL, digest TEXT NOT NULL, samples INTEGER NOT NULL, adapters INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS requests (
+  number INTEGER PRIMARY KEY, state TEXT NOT NULL, instant INTEGER NOT NULL, received TEXT NOT NULL,
+  finished TEXT, samples INTEGER NOT NULL, reason TEXT NOT NULL, opening TEXT NOT NULL
+);
+CREATE TABLE IF NOT EXISTS leaving ( -- the journal: what a request under way takes out; emptied before it ends
+  id TEXT PRIMARY KEY, request INTEGER NOT NULL, unit TEXT NOT NULL, split TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS forgotten ( -- keyed hashes of what was forgotten, and the certificate that says so
+  mark TEXT PRIMARY KEY, certificate INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS ledger (
+  number INTEGER PRIMARY KEY AUTOINCREMENT, time TEXT NOT NULL, event TEXT NOT NULL, detail TEXT NOT NULL
+);
+"""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One sample's entry."""
+
+    id: str
+    label: str
+    source: str
+    subject: str
+    split: str
+    unit: str
+
+
+class Catalogue:
+    """An open catalogue; `transaction` is the only way to write."""
+
+    def __init__(self, path: Path) -> None:
+        try:
+            self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+            for pragma in ("journal_mode=WAL", "synchronous=FULL", "secure_delete=ON", "busy_timeout=10000"):
+                self._db.execute(f"PRAGMA {pragma}").fetchall()
+            self._db.executescript(_SCHEMA)
+        except sqlite3.DatabaseError as error:
+            raise DamagedFile(f"{path} is no catalogue, or a damaged one: {error}") from error
+
+    def close(self) -> None:
+        """Close the file; the object is of no more use."""
+        self._db.close()
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """All of the block's writes, or none of them."""
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield self._db
+        except BaseException:
+            self._db.execute("ROLLBACK")
+            raise
+        self._db.execute("COMMIT")
+
+    def all(self, sql: str, *values: object) -> list[tuple]:
+        """All rows of a query."""
+        return self._db.execute(sql, values).fetchall()
+
+    def one(self, sql: str, *values: object) -> tuple | None:
+        """The first row of a query, if there is one."""
+        return self._db.execute(sql, values).fetchone()
+
+    def rows(self, column: str, wanted: Sequence[str]) -> list[Row]:
+        """The samples whose `column` is one of `wanted`, by id."""
+        assert column in ("id", "label", "source", "subject", "unit")
+        found: list[Row] = []
+        for start in range(0, len(wanted), 500):
+            part = wanted[start : start + 500]
+            marks = ",".join("?" * len(part))
+            sql = f"SELECT id, label, source, subject, split, unit FROM samples WHERE {column} IN ({marks})"
+            found += [Row(*row) for row in self._db.execute(sql, part)]
+        return sorted(found, key=lambda row: row.id.encode())
+
+    def known(self, ids: Iterable[str]) -> set[str]:
+        """Those of `ids` that are here."""
+        return {row.id for row in self.rows("id", list(ids))}
+
+    def unit_digests(self) -> dict[str, str]:
+        """The digest of every file of samples."""
+        return dict(self.all("SELECT name, digest FROM units"))
+
+    def unit_labels(self) -> dict[str, dict[str, int]]:
+        """How many samples of each label every file holds."""
+        counts: dict[str, dict[str, int]] = {}
+        for unit, label, count in self.all("SELECT unit, label, count(*) FROM samples GROUP BY unit, label"):
+            counts.setdefault(unit, {})[label] = count
+        return counts
+
+    def count(self, condition: str = "1") -> int:
+        """How many samples satisfy an SQL condition of ours."""
+        found = self.one(f"SELECT count(*) FROM samples WHERE {condition}")
+        return found[0] if found else 0
+
+    def scrub(self) -> None:
+        """Empty the write-ahead log, so that nothing deleted is left in it."""
+        busy = self.all("PRAGMA wal_checkpoint(TRUNCATE)")[0][0]
+        if busy:
+            raise DamagedFile("the catalogue's log could not be emptied: a reader holds it open; try again")

@@ -1,0 +1,108 @@
+"""Erasable files: written whole or not at all, and overwritten before they are given up.
+
+A new file is written in `scratch/`, synced and renamed into place; the bytes it replaces get a second
+name in `scratch/` first, are overwritten with zeros, synced and unlinked. So whatever a crash leaves
+behind lies in `scratch/`, and `sweep` destroys it. Overwriting is best effort: SSDs and copy-on-write
+file systems may keep old blocks, which is why the documentation asks for an encrypted volume.
+"""
+
+import contextlib
+import os
+import shutil
+import uuid
+from pathlib import Path
+
+from shardgraph.errors import DamagedFile, DiskFull
+
+_ZEROS = bytes(1 << 20)
+
+
+def scratch_path(root: Path) -> Path:
+    """A fresh path below the workspace's scratch folder."""
+    folder = root / "scratch"
+    folder.mkdir(exist_ok=True)
+    return folder / uuid.uuid4().hex
+
+
+def write_file(root: Path, path: Path, raw: bytes, mode: int = 0o644) -> None:
+    """Put `raw` at `path`: afterwards it is there in full, and what was there before is destroyed."""
+    new = scratch_path(root)
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(raw)
+        file.flush()
+        os.fsync(file.fileno())
+    adopt(root, new, path)
+
+
+def adopt(root: Path, new: Path, path: Path) -> None:
+    """Move the synced file `new` to `path`, and destroy what was there."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    old = None
+    if path.exists():
+        old = scratch_path(root)
+        os.link(path, old)
+    new.replace(path)
+    sync_folder(path.parent)
+    if old is not None:
+        destroy(old)
+
+
+def destroy(path: Path) -> None:
+    """Overwrite, sync and unlink a file; nothing to do if it is not there."""
+    with contextlib.suppress(FileNotFoundError):
+        with path.open("r+b") as file:
+            left = os.fstat(file.fileno()).st_size
+            while left > 0:
+                left -= file.write(_ZEROS[:left])
+            file.flush()
+            os.fsync(file.fileno())
+        path.unlink()
+        sync_folder(path.parent)
+
+
+def destroy_with_folder(path: Path) -> None:
+    """Destroy a file, and its folder if that is empty then: an empty folder would remember."""
+    destroy(path)
+    with contextlib.suppress(OSError):
+        path.parent.rmdir()
+
+
+def sweep(root: Path) -> None:
+    """Destroy what an interrupted process left in the scratch folder."""
+    folder = root / "scratch"
+    if folder.is_dir():
+        for path in folder.iterdir():
+            destroy(path)
+
+
+def read_file(path: Path) -> bytearray:
+    """The bytes of a file that must be there."""
+    try:
+        with path.open("rb", buffering=0) as file:
+            raw = bytearray(os.fstat(file.fileno()).st_size)
+            del raw[file.readinto(raw) or 0 :]
+            return raw
+    except FileNotFoundError:
+        raise DamagedFile(f"{path} is missing; restore it from a backup, or forget what it held") from None
+
+
+def check_room(path: Path, wanted: int) -> None:
+    """Raise before anything is written if the disk has no room for `wanted` bytes."""
+    free = shutil.disk_usage(path).free
+    if wanted > free:
+        raise DiskFull(f"{path} needs about {wanted / 1e6:.0f} MB free, the disk has {free / 1e6:.0f} MB")
+
+
+def disk_use(root: Path) -> int:
+    """Bytes taken by all files below a folder."""
+    return sum(path.stat().st_size for path in root.rglob("*") if path.is_file())
+
+
+def sync_folder(path: Path) -> None:
+    """Make a rename or an unlink in this folder durable."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

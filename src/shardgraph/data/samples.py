@@ -1,0 +1,114 @@
+"""Samples: a batch of embedded samples in columns, the currency between readers, stores and training."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from shardgraph.errors import DuplicateSample, InputError, some
+
+TRAIN, TEST = "train", "test"
+
+
+@dataclass(frozen=True)
+class Samples:
+    """n samples in columns; tokens of unequal number are laid end to end, split by `offsets`.
+
+    tokens   [sum of t_i, D] float16 or float32    the token embeddings, row after row
+    offsets  [n + 1] int64                         sample i owns tokens[offsets[i]:offsets[i + 1]]
+    features [n, F] float32                        one pooled vector per sample, for prototypes
+    """
+
+    ids: tuple[str, ...]
+    labels: tuple[str, ...]
+    tokens: np.ndarray
+    offsets: np.ndarray
+    features: np.ndarray
+    sources: tuple[str, ...] = field(default=())
+    subjects: tuple[str, ...] = field(default=())
+    splits: tuple[str, ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        n = len(self.ids)
+        object.__setattr__(self, "sources", self.sources or ("",) * n)
+        object.__setattr__(self, "subjects", self.subjects or ("",) * n)
+        object.__setattr__(self, "splits", self.splits or (TRAIN,) * n)
+        columns = (self.labels, self.sources, self.subjects, self.splits, self.features)
+        assert all(len(column) == n for column in columns) and len(self.offsets) == n + 1
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def take(self, rows: Sequence[int] | np.ndarray) -> "Samples":
+        """The samples at `rows`, in that order."""
+        rows = np.asarray(rows, dtype=np.int64)
+        starts, lengths = self.offsets[rows], self.offsets[rows + 1] - self.offsets[rows]
+        offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        index = np.repeat(starts - offsets[:-1], lengths) + np.arange(offsets[-1])
+
+        def pick(column: tuple[str, ...]) -> tuple[str, ...]:
+            return tuple(column[i] for i in rows.tolist())
+
+        return Samples(
+            ids=pick(self.ids),
+            labels=pick(self.labels),
+            tokens=self.tokens[index],
+            offsets=offsets,
+            features=self.features[rows],
+            sources=pick(self.sources),
+            subjects=pick(self.subjects),
+            splits=pick(self.splits),
+        )
+
+    def canonical(self) -> "Samples":
+        """The same samples in canonical order: by id, as UTF-8 bytes."""
+        order = sorted(range(len(self)), key=lambda i: self.ids[i].encode())
+        return self if order == list(range(len(self))) else self.take(order)
+
+
+def concatenate(parts: Iterable[Samples]) -> Samples:
+    """All samples of the parts, one after the other."""
+    parts = list(parts)
+    ends = np.cumsum([0, *(part.offsets[-1] for part in parts)])
+
+    def join(name: str) -> tuple[str, ...]:
+        return tuple(x for part in parts for x in getattr(part, name))
+
+    return Samples(
+        ids=join("ids"),
+        labels=join("labels"),
+        tokens=np.concatenate([part.tokens for part in parts]),
+        offsets=np.concatenate([[0], *(p.offsets[1:] + end for p, end in zip(parts, ends, strict=False))]).astype(
+            np.int64
+        ),
+        features=np.concatenate([part.features for part in parts]),
+        sources=join("sources"),
+        subjects=join("subjects"),
+        splits=join("splits"),
+    )
+
+
+def check(samples: Samples) -> Samples:
+    """The samples, if they can be learned from; otherwise an error that names the first that cannot."""
+    seen: set[str] = set()
+    twice = [i for i in samples.ids if i in seen or seen.add(i)]  # type: ignore[func-returns-value]
+    if twice:
+        raise DuplicateSample(f"ids must be unique, got {some(twice)} more than once", twice)
+    if any(not i for i in samples.ids):
+        raise InputError("every sample must have an id that is not empty")
+    if any(not label for label in samples.labels):
+        raise InputError("every sample must have a label that is not empty")
+    odd = sorted(set(samples.splits) - {TRAIN, TEST})
+    if odd:
+        raise InputError(f"split must be 'train' or 'test', got {some(odd)}")
+    lengths = np.diff(samples.offsets)
+    if (lengths < 1).any():
+        bare = [samples.ids[i] for i in np.flatnonzero(lengths < 1)]
+        raise InputError(f"every sample must have at least one token, {some(bare)} has none", bare)
+    bad_rows = np.flatnonzero(~np.isfinite(samples.tokens).all(axis=1))
+    bad = set(np.searchsorted(samples.offsets, bad_rows, side="right") - 1)
+    bad |= set(np.flatnonzero(~np.isfinite(samples.features).all(axis=1)))
+    if bad:
+        names = [samples.ids[i] for i in sorted(bad)]
+        raise InputError(f"embeddings must be finite, got NaN or infinity in {some(names)}", names)
+    return samples

@@ -1,0 +1,53 @@
+"""Tensor files: safetensors with one spelling per content, read without copies.
+
+The format is that of safetensors: 8 bytes of header length (little endian), a JSON header, the tensors.
+safetensors itself writes them sorted by type and name, with no metadata, so equal tensors give equal bytes.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from mmap import mmap
+
+import numpy as np
+from safetensors.numpy import save
+
+from shardgraph.errors import DamagedFile
+
+_TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "U8": "u1", "BOOL": "?"}
+
+
+def pack(tensors: Mapping[str, np.ndarray]) -> bytes:
+    """The bytes of a tensor file; a function of names, types, shapes and values alone."""
+    return save({name: np.ascontiguousarray(array) for name, array in tensors.items()})
+
+
+def unpack(raw: bytes | bytearray | mmap) -> dict[str, np.ndarray]:
+    """The tensors of a file, as views into `raw`."""
+    try:
+        size = int.from_bytes(raw[:8], "little")
+        header = json.loads(raw[8 : 8 + size])
+        return {name: _view(raw, 8 + size, entry) for name, entry in header.items() if name != "__metadata__"}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DamagedFile(f"this is no tensor file, or a torn one ({len(raw)} bytes)") from error
+
+
+def pack_strings(name: str, strings: Iterable[str]) -> dict[str, np.ndarray]:
+    """Strings as two tensors: their UTF-8 bytes laid end to end, and where each ends."""
+    encoded = [string.encode() for string in strings]
+    ends = np.cumsum([len(e) for e in encoded], dtype=np.int64)
+    return {f"{name}.bytes": np.frombuffer(b"".join(encoded), np.uint8), f"{name}.ends": ends}
+
+
+def unpack_strings(name: str, tensors: Mapping[str, np.ndarray]) -> tuple[str, ...]:
+    """The strings that `pack_strings` wrote."""
+    raw, ends = tensors[f"{name}.bytes"].tobytes(), tensors[f"{name}.ends"].tolist()
+    return tuple(raw[start:end].decode() for start, end in zip([0, *ends], ends, strict=False))
+
+
+def _view(raw: bytes | bytearray | mmap, base: int, entry: dict) -> np.ndarray:
+    start, end = entry["data_offsets"]
+    dtype = np.dtype(_TYPES[entry["dtype"]])
+    count = int(np.prod(entry["shape"], dtype=np.int64))
+    if end - start != count * dtype.itemsize or base + end > len(raw):
+        raise ValueError("torn")
+    return np.frombuffer(raw, dtype, count, base + start).reshape(entry["shape"])

@@ -1,0 +1,54 @@
+"""Digests and derived randomness: the only way that names turn into bytes and seeds.
+
+Everything here is SHA-256 over length-prefixed parts, so that no two lists of parts collide and
+anyone can recompute a digest with a few lines of any language.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+Part = bytes | bytearray | str | int
+
+
+def canonical_json(value: Any) -> bytes:
+    """The one spelling of a JSON value: sorted keys, no spaces, UTF-8, no NaN."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return text.encode()
+
+
+def digest(*parts: Part) -> str:
+    """SHA-256 in hex over parts, each prefixed by its length."""
+    return _sha256(parts).hexdigest()
+
+
+def keyed_hash(seed: int, *parts: Part) -> int:
+    """A 64-bit number that depends on the seed and the parts alone."""
+    return int.from_bytes(_sha256(("shardgraph", seed, *parts)).digest()[:8], "big")
+
+
+def generator(seed: int, *parts: Part) -> np.random.Generator:
+    """A random generator derived from the root seed and names, never from counts or contents."""
+    key = int.from_bytes(_sha256(("generator", seed, *parts)).digest()[:16], "big")
+    return np.random.Generator(np.random.Philox(key=key))
+
+
+def merkle_root(leaves: Sequence[str]) -> str:
+    """The Merkle root (hex) of hex leaves, in the order given; leaves and nodes hash apart."""
+    level = [digest("leaf", leaf) for leaf in leaves]
+    while len(level) > 1:
+        pairs = [digest("node", a, b) for a, b in zip(level[::2], level[1::2], strict=False)]
+        level = pairs + (level[-1:] if len(level) % 2 else [])
+    return level[0] if level else digest("empty")
+
+
+def _sha256(parts: Iterable[Part]) -> "hashlib._Hash":
+    h = hashlib.sha256()
+    for part in parts:
+        raw = part if isinstance(part, bytes | bytearray) else str(part).encode()
+        h.update(len(raw).to_bytes(8, "big"))
+        h.update(raw)
+    return h

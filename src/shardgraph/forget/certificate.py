@@ -1,0 +1,100 @@
+"""Certificates: what was asked, what the model is now, chained and signed.
+
+A certificate names no sample. Ids stand in it as entries that only the requester's nonce opens; the state
+before stands in it as an HMAC. `model_digest` is plain: anyone with the retained data can rebuild it.
+"""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from shardgraph import __version__
+from shardgraph.data.files import write_file
+from shardgraph.digest import canonical_json, digest
+from shardgraph.errors import DamagedFile, VerificationError
+from shardgraph.forget.secrets import Secrets, check_signature, entry
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """One link of the chain."""
+
+    number: int
+    previous: str  # digest of the certificate before, "" for the first
+    time: str
+    event: str  # "forget", "instant" (withdrawn, not rebuilt yet) or "repair"
+    guarantee: str
+    entries: tuple[str, ...]  # one per forgotten sample, sorted; see secrets.entry
+    asked: tuple[str, ...]  # HMACs of what the request named
+    inputs: str  # HMAC of the digests of the shards concerned, before
+    before: str  # HMAC of the model digest before
+    model_digest: str
+    missing: int  # groups withdrawn and not rebuilt yet
+    config: str
+    graph: str
+    version: str
+    fingerprint: dict[str, str]
+    public_key: str
+    signature: str = ""
+
+    def message(self) -> bytes:
+        """What is signed: everything but the signature."""
+        return canonical_json({k: v for k, v in asdict(self).items() if k != "signature"})
+
+    def signed(self, secrets: Secrets) -> "Certificate":
+        """The certificate with its signature."""
+        return Certificate(**{**asdict(self), "signature": secrets.sign(self.message())})
+
+    def to_json(self) -> dict[str, Any]:
+        """The certificate as a plain dict."""
+        return asdict(self)
+
+    @property
+    def digest(self) -> str:
+        return digest("certificate", canonical_json(asdict(self)))
+
+    @classmethod
+    def load(cls, path: Path) -> "Certificate":
+        """Read a certificate's file."""
+        try:
+            value = json.loads(path.read_bytes())
+            return cls(**{**value, "entries": tuple(value["entries"]), "asked": tuple(value["asked"])})
+        except FileNotFoundError:
+            raise VerificationError(f"the certificate {path} is missing") from None
+        except (ValueError, TypeError, KeyError) as error:
+            raise DamagedFile(f"{path} is no certificate, or a damaged one") from error
+
+
+EXACT = "exact: the model equals, byte for byte, one built from the retained samples alone"
+WITHDRAWN = (
+    "withdrawn: every adapter that saw the data is out of service; those left equal, byte for byte, their rebuild"
+)
+
+
+def certificate_path(root: Path, number: int) -> Path:
+    """Where a certificate lies."""
+    return root / "certificates" / f"{number:06d}.json"
+
+
+def issue(root: Path, secrets: Secrets, draft: dict[str, Any]) -> Certificate:
+    """Complete, sign and write a certificate. The number is the caller's: writing it again replaces it."""
+    number = draft["number"]
+    previous = Certificate.load(certificate_path(root, number - 1)).digest if number > 1 else ""
+    unsigned = Certificate(**draft, previous=previous, version=__version__, public_key=secrets.public)
+    certificate = unsigned.signed(secrets)
+    raw = json.dumps(certificate.to_json(), indent=1, sort_keys=True, ensure_ascii=False).encode() + b"\n"
+    write_file(root, certificate_path(root, number), raw)
+    return certificate
+
+
+def check_certificate(certificate: Certificate, public_key: str) -> None:
+    """Raise unless the certificate was signed with this key and is as it was signed."""
+    if certificate.public_key != public_key:
+        raise VerificationError(f"certificate {certificate.number} was signed with another key")
+    check_signature(public_key, certificate.message(), certificate.signature)
+
+
+def opens(certificate: Certificate, sample_id: str, nonce: str) -> bool:
+    """Whether the certificate says that this sample was forgotten."""
+    return entry(nonce, sample_id) in certificate.entries

@@ -1,0 +1,174 @@
+"""SafeClassifier: the same learning and forgetting on arrays in memory, in the shape of scikit-learn."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from shardgraph.data.samples import Samples, check, concatenate
+from shardgraph.errors import InputError, UnknownSample, WorkspaceError, some
+from shardgraph.graph import Bilevel, Topology
+from shardgraph.learn.adapters import Adapters
+from shardgraph.learn.ensemble import Model
+from shardgraph.learn.group import train_group
+from shardgraph.learn.prototypes import total
+from shardgraph.learn.recipe import RECIPES, Recipe
+
+
+class SafeClassifier:
+    """A shard-graph classifier on token embeddings [n, t, d] or features [n, d].
+
+    After `fit`, `forget(ids)` leaves exactly what `fit` without them gives: `digest_` is equal.
+    """
+
+    def __init__(
+        self,
+        coarse: int = 1,
+        fine: int = 1,
+        *,
+        topology: Topology | None = None,
+        recipe: Recipe | str = "default",
+        classes: Sequence[str] | None = None,
+        seed: int = 0,
+        dtype: str = "float16",
+    ) -> None:
+        self.coarse = coarse
+        self.fine = fine
+        self.topology = topology
+        self.recipe = recipe
+        self.classes = classes
+        self.seed = seed
+        self.dtype = dtype
+
+    def fit(
+        self,
+        X: np.ndarray,
+        y: Iterable[Any],
+        *,
+        ids: Iterable[Any] | None = None,
+        sources: Iterable[str] | None = None,
+    ) -> "SafeClassifier":
+        """Learn from arrays; without `ids` the row numbers serve."""
+        labels = tuple(str(label) for label in y)
+        names = tuple(str(i) for i in (range(len(labels)) if ids is None else ids))
+        origins = () if sources is None else tuple(sources)
+        samples = check(as_samples(X, labels, names, origins, self.dtype))
+        self.classes_declared_ = tuple(sorted(set(self.classes or labels)))
+        self.recipe_ = RECIPES[self.recipe] if isinstance(self.recipe, str) else self.recipe
+        self.topology_ = self.topology or Bilevel(self.coarse, self.fine)
+        places = self.topology_.place_first(
+            samples.ids, samples.sources, samples.labels, seed=self.seed, classes=self.classes_declared_
+        )
+        rows: dict[str, list[int]] = {}
+        for row, place in enumerate(places):
+            rows.setdefault(place, []).append(row)
+        self.shards_ = {name: samples.take(chosen).canonical() for name, chosen in sorted(rows.items())}
+        self.adapters_: dict[str, Adapters] = {}
+        self.prototypes_ = total(self.shards_.values())
+        self._build()
+        return self
+
+    @property
+    def digest_(self) -> str:
+        """The model's digest: equal digests, equal bytes."""
+        return self._fitted().digest
+
+    @property
+    def classes_(self) -> np.ndarray:
+        """The classes that can be predicted."""
+        return np.array(self._fitted().classes)
+
+    def predict(self, X: np.ndarray) -> np.ndarray:
+        """The predicted class of every row."""
+        return np.array(self._fitted().predict(self._queries(X)))
+
+    def predict_proba(self, X: np.ndarray) -> np.ndarray:
+        """A softmax over the scores [n, K], in the order of `classes_`."""
+        scores = self._fitted().scores(self._queries(X)).astype(np.float64)
+        exp = np.exp(scores - scores.max(axis=1, keepdims=True))
+        return exp / exp.sum(axis=1, keepdims=True)
+
+    def score(self, X: np.ndarray, y: Iterable[Any]) -> float:
+        """Accuracy."""
+        return float(np.mean(self.predict(X) == np.array([str(label) for label in y])))
+
+    def plan_forget(self, ids: Iterable[Any]) -> dict[str, Any]:
+        """Which groups forgetting would rebuild, and how many samples that revisits."""
+        touched = self._touched(ids)
+        affected = self.topology_.graph(self.shards_).affected(touched)
+        revisited = {shard for group in affected for shard in group.neighbourhood if shard in self.shards_}
+        leaving = sum(len(rows) for rows in touched.values())
+        samples = sum(len(self.shards_[shard]) for shard in revisited) - leaving
+        whole = sum(len(shard) for shard in self.shards_.values())
+        return {
+            "samples": leaving,
+            "groups_to_rebuild": len(affected),
+            "samples_to_revisit": samples,
+            "share_of_full_retraining": samples / whole if whole else 0.0,
+        }
+
+    def forget(self, ids: Iterable[Any]) -> "SafeClassifier":
+        """Forget samples by id; only the groups that could have seen them are trained again."""
+        touched = self._touched(ids)
+        for group in self.topology_.graph(self.shards_).affected(touched):
+            self.adapters_.pop(group.name, None)
+        for name, rows in touched.items():
+            shard = self.shards_[name]
+            self.prototypes_ = self.prototypes_.minus(shard.take(rows))
+            kept = shard.take(np.setdiff1d(np.arange(len(shard)), rows))
+            self.shards_ = {**self.shards_, name: kept}
+        self.shards_ = {name: shard for name, shard in self.shards_.items() if len(shard)}
+        self._build()
+        return self
+
+    def _build(self) -> None:
+        for group in self.topology_.graph(self.shards_).groups():
+            parts = [self.shards_[name] for name in group.neighbourhood if name in self.shards_]
+            mine = {label for name in group.members if name in self.shards_ for label in self.shards_[name].labels}
+            if group.name in self.adapters_ or not mine or len({la for part in parts for la in part.labels}) < 2:
+                continue
+            self.adapters_[group.name] = train_group(
+                group.name, concatenate(parts), tuple(sorted(mine)), self.recipe_, self.seed
+            )
+        self.model_ = Model.assemble(self.adapters_, self.prototypes_, self.recipe_, self.seed)
+
+    def _touched(self, ids: Iterable[Any]) -> dict[str, list[int]]:
+        self._fitted()
+        wanted = {str(i) for i in ids}
+        found = {
+            name: [row for row, sample in enumerate(shard.ids) if sample in wanted]
+            for name, shard in self.shards_.items()
+        }
+        known = {self.shards_[name].ids[row] for name, rows in found.items() for row in rows}
+        if unknown := sorted(wanted - known):
+            raise UnknownSample(f"never seen here, or forgotten already: {some(unknown)}", unknown)
+        return {name: rows for name, rows in found.items() if rows}
+
+    def _queries(self, X: np.ndarray) -> Samples:
+        count = len(X)
+        return as_samples(X, ("?",) * count, tuple(map(str, range(count))), (), self.dtype)
+
+    def _fitted(self) -> Model:
+        if not hasattr(self, "model_"):
+            raise WorkspaceError("fit must be called first")
+        return self.model_
+
+
+def as_samples(
+    X: np.ndarray, labels: tuple[str, ...], ids: tuple[str, ...], sources: tuple[str, ...], dtype: str
+) -> Samples:
+    """Arrays of tokens [n, t, d] or features [n, d] as samples."""
+    X = np.asarray(X)
+    if X.ndim not in (2, 3) or len(X) != len(labels) or len(ids) != len(labels):
+        raise InputError(f"X must be [n, t, d] or [n, d] with a label and an id per row, got {X.shape}, {len(labels)}")
+    tokens = X[:, None, :] if X.ndim == 2 else X
+    features = X if X.ndim == 2 else X.mean(axis=1, dtype=np.float64)
+    n, t, d = tokens.shape
+    return Samples(
+        ids=ids,
+        labels=labels,
+        tokens=tokens.reshape(n * t, d).astype(dtype),
+        offsets=np.arange(n + 1, dtype=np.int64) * t,
+        features=np.ascontiguousarray(features, np.float32),
+        sources=sources,
+    )

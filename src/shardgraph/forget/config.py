@@ -1,0 +1,89 @@
+"""The configuration: everything but the samples that the model is a function of, as canonical JSON."""
+
+import json
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from shardgraph.data.files import write_file
+from shardgraph.digest import canonical_json, digest
+from shardgraph.errors import ConfigError, WorkspaceError
+from shardgraph.graph import Topology
+from shardgraph.learn.recipe import Recipe
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Config:
+    """A workspace's configuration.
+
+    seed        the root of all randomness
+    backbone    the identity of what made the embeddings
+    dtype       how tokens are stored
+    classes     the class list: declared, or frozen from the labels present at the first training
+    dims        (token dimension, feature dimension), fixed by the first samples
+    topology    which shard a sample belongs to and who learns from whom; fixed by the first training
+    recipe      how groups are trained; fixed by the first training
+    """
+
+    seed: int
+    backbone: dict[str, Any]
+    dtype: str = "float16"
+    classes: tuple[str, ...] | None = None
+    dims: tuple[int, int] | None = None
+    topology: dict[str, Any] | None = None
+    recipe: dict[str, Any] | None = None
+
+    @property
+    def trained(self) -> bool:
+        """Whether a first training has fixed topology, recipe and class list."""
+        return self.topology is not None
+
+    @property
+    def digest(self) -> str:
+        return digest("config", canonical_json(self.to_json()))
+
+    def the_topology(self) -> Topology:
+        """The topology, once it is fixed."""
+        return Topology.from_json(_fixed(self.topology))
+
+    def the_recipe(self) -> Recipe:
+        """The recipe, once it is fixed."""
+        return Recipe.from_json(_fixed(self.recipe))
+
+    def to_json(self) -> dict[str, Any]:
+        """The configuration as a plain dict, with its format number."""
+        return {"format": FORMAT} | asdict(self)
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> "Config":
+        """The configuration that `to_json` wrote; a newer format is refused."""
+        found = value.get("format")
+        if not isinstance(found, int) or found < 1:
+            raise ConfigError(f"config.json must carry a format number, got {found!r}")
+        if found > FORMAT:
+            raise ConfigError(f"this workspace has format {found}, this shardgraph reads up to {FORMAT}: upgrade it")
+        known: dict[str, Any] = {field.name: value[field.name] for field in fields(cls) if field.name in value}
+        lists = {name: tuple(known[name]) for name in ("classes", "dims") if known.get(name) is not None}
+        return cls(**known | lists)
+
+    def save(self, root: Path) -> None:
+        """Write config.json, whole or not at all."""
+        write_file(root, root / "config.json", canonical_json(self.to_json()) + b"\n")
+
+    @classmethod
+    def load(cls, root: Path) -> "Config":
+        """Read config.json of a workspace."""
+        try:
+            return cls.from_json(json.loads((root / "config.json").read_bytes()))
+        except FileNotFoundError:
+            raise WorkspaceError(f"there is no workspace at {root}; make one with: shardgraph init {root}") from None
+        except (json.JSONDecodeError, TypeError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{root / 'config.json'} is torn or was changed: {error}") from error
+
+
+def _fixed(value: dict[str, Any] | None) -> dict[str, Any]:
+    if value is None:
+        raise WorkspaceError("this workspace has not been trained yet; run: shardgraph train")
+    return value

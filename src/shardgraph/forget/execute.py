@@ -1,0 +1,252 @@
+"""Carrying out a forget: accept it in one transaction, then finish it from wherever a crash left it.
+
+    accept    the samples' rows move to the journal, the groups that saw them leave the built ones     (one commit)
+    withdraw  prototypes without them, a manifest without those groups: nothing that saw them is served
+    erase     shard files rewritten, old bytes and adapters destroyed
+    rebuild   the missing groups are built and published                     (left to `repair` when instant)
+    close     certificate, marks of what was forgotten, journal emptied, the catalogue's log truncated
+
+Every step looks at what is there and can be repeated, so recovery is just running them.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from shardgraph.data.samples import TRAIN
+from shardgraph.data.store import Store
+from shardgraph.digest import canonical_json
+from shardgraph.errors import DamagedFile, WorkspaceError
+from shardgraph.forget.build import (
+    PROTOTYPES,
+    Choose,
+    Progress,
+    build,
+    build_prototypes,
+    confirm_prototypes,
+    current_graph,
+    prototypes_key,
+    publish,
+    wanted_groups,
+    write_prototypes,
+)
+from shardgraph.forget.certificate import EXACT, WITHDRAWN, Certificate, issue
+from shardgraph.forget.config import Config
+from shardgraph.forget.manifest import Manifest, destroy_group, load_prototypes
+from shardgraph.forget.plan import ForgetPlan
+from shardgraph.forget.secrets import Secrets, entry
+from shardgraph.learn.fingerprint import fingerprint
+from shardgraph.learn.prototypes import Prototypes
+
+UNDER_WAY = "('accepted', 'erasing', 'retraining')"
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What carrying out a forget needs: the open workspace's parts, and how to run and report work."""
+
+    store: Store
+    config: Config
+    secrets: Secrets
+    choose: Choose
+    progress: Progress
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+
+    @property
+    def same_numerics(self) -> bool:
+        """Whether the served model was built with the numerics of this process."""
+        built = Manifest.load(self.store.root).fingerprint
+        return not built or built == dict(fingerprint())
+
+
+def accept(bench: Bench, plan: ForgetPlan, instant: bool) -> int:
+    """Take a plan's samples out of the desired state, in one transaction; returns the request's number."""
+    store = bench.store
+    if store.catalogue.rows("id", [row.id for row in plan.rows]) != list(plan.rows):
+        raise WorkspaceError("the plan is stale: the workspace changed since; plan again")
+    last = store.catalogue.one("SELECT max(number) FROM requests")
+    number = (last[0] or 0) + 1 if last else 1
+    opening = canonical_json(_opening(bench, plan)).decode()
+    received = (
+        number,
+        "accepted",
+        int(instant),
+        bench.now().isoformat(),
+        len(plan.rows),
+        plan.request.reason,
+        opening,
+    )
+    ids = [(row.id,) for row in plan.rows]
+    with store.catalogue.transaction() as db:
+        db.execute(
+            "INSERT INTO requests (number, state, instant, received, samples, reason, opening) VALUES (?,?,?,?,?,?,?)",
+            received,
+        )
+        leaving = [(row.id, number, row.unit, row.split) for row in plan.rows]
+        db.executemany("INSERT INTO leaving VALUES (?, ?, ?, ?)", leaving)
+        db.executemany("DELETE FROM samples WHERE id = ?", ids)
+        db.executemany("UPDATE units SET dirty = 1 WHERE name = ?", sorted({(row.unit,) for row in plan.rows}))
+        db.executemany("DELETE FROM built WHERE name = ?", [(f"group:{name}",) for name in plan.groups])
+        _log(db, bench, "accepted", {"request": number, "samples": len(plan.rows)})
+    return number
+
+
+def finish(bench: Bench, number: int) -> Certificate:
+    """Do what is left of an accepted request; the certificate is written when it is true."""
+    instant, opening = _request(bench, number)
+    before = json.loads(opening)
+    leaving = bench.store.catalogue.all("SELECT id, unit, split FROM leaving WHERE request = ?", number)
+    subtracted = bench.config.trained and _withdraw(bench, leaving)
+    _enter(bench, number, "erasing")
+    _erase(bench, sorted({unit for _, unit, _ in leaving}), before["groups"])
+    if subtracted:
+        confirm_prototypes(bench.store, bench.config)
+    if bench.config.trained and not instant and bench.same_numerics:
+        _enter(bench, number, "retraining")
+        manifest = build(bench.store, bench.config, bench.choose, bench.progress)
+    else:
+        manifest = Manifest.load(bench.store.root)
+    return _close(bench, number, before, manifest, [sample for sample, _, _ in leaving])
+
+
+def repair(bench: Bench) -> Certificate | None:
+    """Build the groups that were withdrawn; a certificate says so, unless nothing was missing."""
+    waiting = bench.store.catalogue.one("SELECT 1 FROM requests WHERE state = 'instant'")
+    if not waiting and not Manifest.load(bench.store.root).missing:
+        return None
+    manifest = build(bench.store, bench.config, bench.choose, bench.progress)
+    number = _next_certificate(bench)
+    draft = _draft(bench, number, "repair", manifest, entries=(), asked=(), inputs="", before="")
+    certificate = issue(bench.store.root, bench.secrets, draft)
+    with bench.store.catalogue.transaction() as db:
+        _log(db, bench, "repaired", {"certificate": number, "model": bench.secrets.mark(manifest.model_digest)})
+        db.execute("UPDATE requests SET state = 'done' WHERE state = 'instant'")
+    bench.store.catalogue.scrub()
+    return certificate
+
+
+def under_way(bench: Bench) -> list[int]:
+    """Requests that were accepted and not finished: a process was interrupted."""
+    sql = f"SELECT number FROM requests WHERE state IN {UNDER_WAY} ORDER BY number"
+    return [number for (number,) in bench.store.catalogue.all(sql)]
+
+
+def _opening(bench: Bench, plan: ForgetPlan) -> dict:
+    """What the certificate will say of the state before, said in HMACs now while it can be read."""
+    digests = bench.store.catalogue.unit_digests()
+    inputs = [part for unit in sorted({row.unit for row in plan.rows}) for part in (unit, digests[unit])]
+    return {
+        "groups": list(plan.groups),
+        "asked": sorted(bench.secrets.mark(kind, name) for kind, name in plan.request.selectors()),
+        "inputs": bench.secrets.mark("inputs", *inputs),
+        "before": bench.secrets.mark("model", Manifest.load(bench.store.root).model_digest),
+    }
+
+
+def _withdraw(bench: Bench, leaving: list[tuple[str, str, str]]) -> bool:
+    """Take what saw the data out of service; whether the prototypes could be had by subtraction."""
+    store, config = bench.store, bench.config
+    rest = _prototypes_without(bench, [(sample, unit) for sample, unit, split in leaving if split == TRAIN])
+    if rest is not None:
+        write_prototypes(store, rest, key="")  # the key names files that are still to be rewritten
+    else:
+        store.remove(sorted({unit for _, unit, _ in leaving}))
+        build_prototypes(store, config, bench.progress)
+    numerics = Manifest.load(store.root).fingerprint or dict(fingerprint())
+    publish(store, config, wanted_groups(store, config), numerics)
+    return rest is not None
+
+
+def _prototypes_without(bench: Bench, leaving: list[tuple[str, str]]) -> Prototypes | None:
+    """The prototypes minus the leaving samples; None where a crash left too little to subtract from."""
+    store = bench.store
+    row = store.catalogue.one("SELECT key, digest FROM built WHERE name = ?", PROTOTYPES)
+    if row is None or row[0] != prototypes_key(store, bench.config):
+        return None
+    try:
+        rest = load_prototypes(store.root, row[1])
+        for unit in sorted({unit for _, unit in leaving if unit.startswith("shard:")}):
+            samples, gone = store.read(unit), {sample for sample, where in leaving if where == unit}
+            rest = rest.minus(samples.take([i for i, sample in enumerate(samples.ids) if sample in gone]))
+        return rest
+    except DamagedFile:
+        return None
+
+
+def _erase(bench: Bench, units: list[str], groups: list[str]) -> None:
+    """Rewrite the files of samples, and destroy the adapters that saw what left."""
+    bench.store.remove(units)
+    bench.store.drop_empty_inbox()
+    for name in groups:
+        if not bench.store.catalogue.one("SELECT 1 FROM built WHERE name = ?", f"group:{name}"):
+            destroy_group(bench.store.root, name)
+
+
+def _close(bench: Bench, number: int, before: dict, manifest: Manifest, ids: list[str]) -> Certificate:
+    """Certificate first, then, in one transaction, the end of the request and of its journal."""
+    whole = not manifest.missing
+    certificate_number = _next_certificate(bench)
+    entries = tuple(sorted(entry(bench.secrets.nonce(certificate_number, sample), sample) for sample in ids))
+    facts = {"entries": entries, "asked": tuple(before["asked"])} | {k: before[k] for k in ("inputs", "before")}
+    draft = _draft(bench, certificate_number, "forget" if whole else "instant", manifest, **facts)
+    certificate = issue(bench.store.root, bench.secrets, draft)
+    marks = {bench.secrets.mark("samples", sample) for sample in ids} | set(before["asked"])
+    with bench.store.catalogue.transaction() as db:
+        state = "done" if whole else "instant"
+        db.executemany(
+            "INSERT OR REPLACE INTO forgotten VALUES (?, ?)", [(m, certificate_number) for m in sorted(marks)]
+        )
+        db.execute("DELETE FROM leaving WHERE request = ?", (number,))
+        db.execute(
+            "UPDATE requests SET state = ?, finished = ?, opening = '{}' WHERE number = ?",
+            (state, bench.now().isoformat(), number),
+        )
+        model = bench.secrets.mark(manifest.model_digest)
+        _log(db, bench, state, {"request": number, "certificate": certificate_number, "model": model})
+    bench.store.catalogue.scrub()
+    return certificate
+
+
+def _draft(bench: Bench, number: int, event: str, manifest: Manifest, **facts: object) -> dict:
+    return {
+        "number": number,
+        "time": bench.now().isoformat(),
+        "event": event,
+        "guarantee": WITHDRAWN if manifest.missing else EXACT,
+        "model_digest": manifest.model_digest,
+        "missing": len(manifest.missing),
+        "config": bench.config.digest,
+        "graph": current_graph(bench.store, bench.config).digest if bench.config.trained else "",
+        "fingerprint": manifest.fingerprint or dict(fingerprint()),
+        **facts,
+    }
+
+
+def _next_certificate(bench: Bench) -> int:
+    """The number after the last certificate that the ledger knows."""
+    sql = "SELECT max(json_extract(detail, '$.certificate')) FROM ledger"
+    last = bench.store.catalogue.one(sql)
+    return (last[0] or 0) + 1 if last else 1
+
+
+def _request(bench: Bench, number: int) -> tuple[bool, str]:
+    found = bench.store.catalogue.one("SELECT instant, opening FROM requests WHERE number = ?", number)
+    assert found is not None
+    return bool(found[0]), found[1]
+
+
+def _enter(bench: Bench, number: int, state: str) -> None:
+    with bench.store.catalogue.transaction() as db:
+        db.execute("UPDATE requests SET state = ? WHERE number = ?", (state, number))
+
+
+def _log(db: object, bench: Bench, event: str, detail: dict) -> None:
+    row = (bench.now().isoformat(), event, json.dumps(detail, sort_keys=True))
+    db.execute("INSERT INTO ledger (time, event, detail) VALUES (?, ?, ?)", row)  # type: ignore[attr-defined]
+
+
+def log(bench: Bench, event: str, detail: dict) -> None:
+    """Add an event to the ledger."""
+    with bench.store.catalogue.transaction() as db:
+        _log(db, bench, event, detail)

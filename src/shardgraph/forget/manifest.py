@@ -1,0 +1,84 @@
+"""The manifest: what is served. A small file, replaced atomically, and a function of what is retained.
+
+A group that is wanted but not built (it was withdrawn, or training was interrupted) is listed as missing.
+"""
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from shardgraph.data.files import destroy_with_folder, read_file, write_file
+from shardgraph.digest import canonical_json, digest
+from shardgraph.errors import DamagedFile
+from shardgraph.learn.adapters import Adapters
+from shardgraph.learn.ensemble import Model
+from shardgraph.learn.prototypes import Prototypes
+from shardgraph.learn.recipe import Recipe
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The served model by name and digest."""
+
+    model_digest: str = ""
+    groups: dict[str, str] = field(default_factory=dict)
+    prototypes: str = ""
+    weight: float = 1.0
+    classes: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    fingerprint: dict[str, str] = field(default_factory=dict)
+
+    def save(self, root: Path) -> None:
+        """Replace manifest.json, and destroy the old one: it held digests of what is gone."""
+        write_file(root, root / "manifest.json", canonical_json(asdict(self)) + b"\n")
+
+    @classmethod
+    def load(cls, root: Path) -> "Manifest":
+        """The manifest of a workspace; an empty one before the first training."""
+        path = root / "manifest.json"
+        if not path.exists():
+            return cls()
+        try:
+            value = json.loads(read_file(path))
+            return cls(**{**value, "classes": tuple(value["classes"]), "missing": tuple(value["missing"])})
+        except (json.JSONDecodeError, TypeError, KeyError, UnicodeDecodeError) as error:
+            raise DamagedFile(f"{path} is torn or was changed; `shardgraph train` writes it anew") from error
+
+
+def group_path(root: Path, name: str) -> Path:
+    """Where a group's adapters lie."""
+    stem = digest("group", name)[:32]
+    return root / "models" / stem[:2] / f"{stem}.safetensors"
+
+
+def prototypes_path(root: Path) -> Path:
+    """Where the prototypes lie."""
+    return root / "prototypes.safetensors"
+
+
+def load_group(root: Path, name: str, expected: str) -> Adapters:
+    """A group's adapters, checked."""
+    return Adapters.from_bytes(_checked(group_path(root, name), expected))
+
+
+def load_prototypes(root: Path, expected: str) -> Prototypes:
+    """The prototypes, checked."""
+    return Prototypes.from_bytes(_checked(prototypes_path(root), expected))
+
+
+def load_model(root: Path, manifest: Manifest, recipe: Recipe, seed: int) -> Model:
+    """The model that the manifest names, whole in memory."""
+    adapters = {name: load_group(root, name, expected) for name, expected in manifest.groups.items()}
+    return Model.assemble(adapters, load_prototypes(root, manifest.prototypes), recipe, seed)
+
+
+def destroy_group(root: Path, name: str) -> None:
+    """Overwrite and unlink a group's adapters."""
+    destroy_with_folder(group_path(root, name))
+
+
+def _checked(path: Path, expected: str) -> bytearray:
+    raw = read_file(path)
+    if digest(raw) != expected:
+        raise DamagedFile(f"{path} is torn or was changed; `shardgraph train` builds it anew")
+    return raw

@@ -1,0 +1,164 @@
+"""Verification: does what is on disk match what was certified, and is it what the retained data gives?
+
+The plain check recomputes every digest. The full one also rebuilds every group and the prototypes elsewhere,
+from the retained samples alone, and compares the bytes; it can take as long as training.
+"""
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from shardgraph.data.store import shard_unit, test_unit
+from shardgraph.errors import FingerprintError, ShardgraphError, VerificationError
+from shardgraph.forget.build import sum_prototypes, task_for, wanted_groups
+from shardgraph.forget.certificate import Certificate, certificate_path, check_certificate
+from shardgraph.forget.execute import Bench
+from shardgraph.forget.manifest import Manifest, load_group, load_prototypes
+from shardgraph.learn.ensemble import model_digest
+from shardgraph.learn.fingerprint import difference, fingerprint
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at."""
+
+    name: str
+    ok: bool
+    detail: str
+
+
+@dataclass(frozen=True)
+class Verification:
+    """All that was looked at."""
+
+    checks: tuple[Check, ...]
+    full: bool
+
+    @property
+    def ok(self) -> bool:
+        return all(check.ok for check in self.checks)
+
+    def to_json(self) -> dict[str, Any]:
+        """The result as a plain dict."""
+        checks = [{"name": c.name, "ok": c.ok, "detail": c.detail} for c in self.checks]
+        return {"ok": self.ok, "full": self.full, "checks": checks}
+
+
+def verify(bench: Bench, *, full: bool) -> Verification:
+    """Look at everything; a check that fails says what it found."""
+    looks: list[tuple[str, Callable[[Bench], str]]] = [
+        ("certificates", _certificates),
+        ("samples", _samples),
+        ("model", _model),
+    ]
+    if full:
+        looks += [("placement", _placement), ("prototypes rebuilt", _prototypes), ("groups rebuilt", _groups)]
+    return Verification(tuple(_look(name, look, bench) for name, look in looks), full)
+
+
+def _look(name: str, look: Callable[[Bench], str], bench: Bench) -> Check:
+    try:
+        return Check(name, True, look(bench))
+    except ShardgraphError as error:
+        return Check(name, False, str(error))
+
+
+def _certificates(bench: Bench) -> str:
+    previous, count = "", 0
+    expected = bench.store.catalogue.one("SELECT max(json_extract(detail, '$.certificate')) FROM ledger")
+    last = (expected[0] or 0) if expected else 0
+    for number in range(1, last + 1):
+        certificate = Certificate.load(certificate_path(bench.store.root, number))
+        check_certificate(certificate, bench.secrets.public)
+        if certificate.number != number or certificate.previous != previous:
+            raise VerificationError(f"the chain of certificates is broken at number {number}")
+        previous, count = certificate.digest, count + 1
+    return f"{count} signed and chained"
+
+
+def _samples(bench: Bench) -> str:
+    store, count = bench.store, 0
+    if left := store.catalogue.one("SELECT count(*) FROM leaving")[0]:  # type: ignore[index]
+        raise VerificationError(f"a forget of {left} samples is under way; any command finishes it")
+    for unit in store.catalogue.unit_digests():
+        ids = {row.id for row in store.catalogue.rows("unit", [unit])}
+        if set(store.read(unit).ids) != ids:
+            raise VerificationError(f"{unit} holds other samples than the catalogue says")
+        count += len(ids)
+    return f"{count} samples, every file as catalogued"
+
+
+def _model(bench: Bench) -> str:
+    root, manifest = bench.store.root, Manifest.load(bench.store.root)
+    if not manifest.model_digest:
+        return "no model yet"
+    for name, expected in manifest.groups.items():
+        load_group(root, name, expected)
+    classes = load_prototypes(root, manifest.prototypes).classes
+    found = model_digest(manifest.groups, manifest.prototypes, classes, manifest.weight)
+    if found != manifest.model_digest:
+        raise VerificationError(f"model_digest should be {found}, the manifest says {manifest.model_digest}")
+    last = bench.store.catalogue.one(
+        "SELECT json_extract(detail, '$.model') FROM ledger WHERE json_extract(detail, '$.model') IS NOT NULL "
+        "ORDER BY number DESC LIMIT 1"
+    )
+    if last and last[0] != bench.secrets.mark(found):
+        raise VerificationError("the model is not the one that the ledger recorded last")
+    return f"{len(manifest.groups)} groups, model {found[:16]}"
+
+
+def _placement(bench: Bench) -> str:
+    config, moved = bench.config, 0
+    if not config.trained:
+        return "not trained yet"
+    topology = config.the_topology()
+    if config.topology and config.topology.get("assignment") == "balanced":
+        return "balanced: the map of samples to shards is part of the graph"
+    rows = bench.store.catalogue.all("SELECT id, source, label, split, unit FROM samples WHERE unit NOT LIKE 'inbox:%'")
+    for sample, source, label, split, unit in rows:
+        if split == "test":
+            wanted = test_unit(sample, config.seed)
+        else:
+            place = topology.place(sample, source, label, seed=config.seed, classes=config.classes or ())
+            wanted = shard_unit(place)
+        moved += wanted != unit
+    if moved:
+        raise VerificationError(f"{moved} samples are in other shards than their ids give")
+    return f"{len(rows)} samples where their ids put them"
+
+
+def _prototypes(bench: Bench) -> str:
+    manifest = Manifest.load(bench.store.root)
+    if not manifest.model_digest:
+        return "no model yet"
+    if sum_prototypes(bench.store, bench.progress).digest != manifest.prototypes:
+        raise VerificationError("the prototypes are not the sums of the retained samples")
+    return "equal bytes"
+
+
+def _groups(bench: Bench) -> str:
+    manifest = Manifest.load(bench.store.root)
+    if not manifest.model_digest:
+        return "no model yet"
+    if manifest.fingerprint != dict(fingerprint()):
+        raise FingerprintError(
+            f"cannot compare bytes under other numerics: {difference(dict(fingerprint()), manifest.fingerprint)}"
+        )
+    wanted = wanted_groups(bench.store, bench.config)
+    if unwanted := set(manifest.groups) - set(wanted):
+        raise VerificationError(f"{len(unwanted)} groups are served that the retained samples do not give")
+    with tempfile.TemporaryDirectory(dir=bench.store.root / "scratch") as folder:
+        tasks = [
+            task_for(bench.store, bench.config, wanted[name], str(Path(folder) / str(i)))
+            for i, name in enumerate(sorted(manifest.groups))
+        ]
+        wrong = []
+        for done, result in enumerate(bench.choose(tasks).run(tasks), start=1):
+            wrong += [result.name] if result.digest != manifest.groups[result.name] else []
+            bench.progress("verifying", done, len(tasks))
+    if wrong:
+        raise VerificationError(f"{len(wrong)} groups are not what the retained samples give: {sorted(wrong)[:3]}")
+    waiting = f", {len(manifest.missing)} withdrawn" if manifest.missing else ""
+    return f"{len(tasks)} groups, equal bytes{waiting}"

@@ -1,0 +1,68 @@
+"""Shard graphs: which shard learns from which, where a sample belongs, who retrains, and what it costs.
+
+The ideas of the paper in pure Python and NumPy: no torch, no disk, no sample's contents.
+
+    shards        ShardGraph and Group: neighbourhoods, readers, groups, who is affected
+    refined       the refined graph over (shard, label)
+    topologies    plain functions that make graphs from names
+    placement     Topology: from a sample's id, source and label to its shard
+    (its kinds: bilevelled, sourced, numbered)
+    dealing       the keyed hashes beneath, and the balanced split
+    cost          |M_x|: exact for any graph, and the closed forms
+"""
+
+from shardgraph.graph.bilevelled import Bilevel, BilevelAcross, BySourceBilevel
+from shardgraph.graph.cost import (
+    cliques_cost,
+    equal_cliques_cost,
+    expected_cost,
+    random_degree_cost,
+    revisited_samples,
+)
+from shardgraph.graph.dealing import balanced
+from shardgraph.graph.numbered import Complete, RandomDegree
+from shardgraph.graph.placement import Topology
+from shardgraph.graph.refined import Node, RefinedGraph
+from shardgraph.graph.shards import Group, ShardGraph
+from shardgraph.graph.sourced import BySource, OwnGraph
+from shardgraph.graph.topologies import (
+    bilevel,
+    bilevel_names,
+    cliques,
+    complete,
+    isolated,
+    numbered_names,
+    random_degree,
+    safe_shard,
+    uniform,
+)
+
+__all__ = [
+    "Bilevel",
+    "BilevelAcross",
+    "BySource",
+    "BySourceBilevel",
+    "Complete",
+    "Group",
+    "Node",
+    "OwnGraph",
+    "RandomDegree",
+    "RefinedGraph",
+    "ShardGraph",
+    "Topology",
+    "balanced",
+    "bilevel",
+    "bilevel_names",
+    "cliques",
+    "cliques_cost",
+    "complete",
+    "equal_cliques_cost",
+    "expected_cost",
+    "isolated",
+    "numbered_names",
+    "random_degree",
+    "random_degree_cost",
+    "revisited_samples",
+    "safe_shard",
+    "uniform",
+]

@@ -1,0 +1,44 @@
+"""Adapters: what one group learned, as a value with one canonical spelling in bytes."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from shardgraph.data.tensorfile import pack, pack_strings, unpack, unpack_strings
+from shardgraph.digest import digest
+
+
+@dataclass(frozen=True)
+class Adapters:
+    """The adapters of a group, one per class: a query and a head (inca), or a weight and a bias (linear).
+
+    classes     the labels, sorted
+    first       [C, D] float32   queries, or weights
+    second      [C, D] or [C] float32   heads, or biases
+    samples     how many samples they were trained on
+    """
+
+    kind: str
+    classes: tuple[str, ...]
+    first: np.ndarray
+    second: np.ndarray
+    samples: int
+
+    def to_bytes(self) -> bytes:
+        """The file's bytes: a safetensors file, a function of the value alone."""
+        names = ("queries", "heads") if self.kind == "inca" else ("weights", "biases")
+        tensors = {names[0]: self.first, names[1]: self.second, "samples": np.array([self.samples], np.int64)}
+        return pack(tensors | pack_strings("classes", self.classes))
+
+    @classmethod
+    def from_bytes(cls, raw: bytes | bytearray) -> "Adapters":
+        """The value that `to_bytes` wrote."""
+        tensors = unpack(raw)
+        kind = "inca" if "queries" in tensors else "linear"
+        first, second = ("queries", "heads") if kind == "inca" else ("weights", "biases")
+        classes = unpack_strings("classes", tensors)
+        return cls(kind, classes, tensors[first], tensors[second], int(tensors["samples"][0]))
+
+    @property
+    def digest(self) -> str:
+        return digest(self.to_bytes())

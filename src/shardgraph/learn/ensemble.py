@@ -1,0 +1,120 @@
+"""The ensemble: all adapters of all groups in one forward pass, mixed with the prototypes.
+
+    M(z)_k = mean of the logits of all adapters for class k          (paper, section 5)
+    SAFE(z) = (1 - lambda) M(z) + lambda Proto(z),  lambda = exp(-m / 100)    (paper, section 6)
+
+m is the mean number of samples that an adapter was trained on. A class without a sample left is not
+predicted; one without an adapter (its groups hold nothing to compare it with) is left to the prototypes.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from shardgraph.data.samples import Samples
+from shardgraph.digest import digest, merkle_root
+from shardgraph.errors import WorkspaceError
+from shardgraph.learn import inca
+from shardgraph.learn.adapters import Adapters
+from shardgraph.learn.attention import Attention, frozen_attention, layer_norm
+from shardgraph.learn.prototypes import Prototypes
+from shardgraph.learn.recipe import Recipe
+
+CHUNK = 64  # samples in one forward pass
+
+
+def mixing_weight(groups: Sequence[tuple[int, int]], prototypes: bool) -> float:
+    """lambda, from (samples, adapters) of every group; recomputed from what is retained at every build."""
+    if not prototypes:
+        return 0.0
+    adapters = sum(count for _, count in groups)
+    return math.exp(-sum(samples * count for samples, count in groups) / adapters / 100) if adapters else 1.0
+
+
+def model_digest(groups: Mapping[str, str], prototypes: str, classes: tuple[str, ...], weight: float) -> str:
+    """The Merkle root over names and digests of adapters, prototypes, class list and lambda: no secret in it."""
+    leaves = [digest("group", name, groups[name]) for name in sorted(groups)]
+    rest = [digest("prototypes", prototypes), digest("classes", *classes), digest("lambda", weight.hex())]
+    return merkle_root([*leaves, *rest])
+
+
+@dataclass(frozen=True)
+class Model:
+    """A served model: immutable, in memory, complete."""
+
+    classes: tuple[str, ...]
+    recipe: Recipe
+    attention: Attention | None
+    first: Tensor  # [A, D] queries or weights of all groups, concatenated
+    second: Tensor  # [A, D] heads, or [A] biases
+    average: Tensor  # [A, K] the mean over a class's adapters
+    voiced: Tensor  # [K] whether the class has an adapter
+    prototypes: Tensor  # [K, F] unit vectors
+    weight: float
+    digest: str
+
+    @classmethod
+    def assemble(cls, adapters: Mapping[str, Adapters], prototypes: Prototypes, recipe: Recipe, seed: int) -> "Model":
+        """The model of these parts; a function of them alone."""
+        groups = [adapters[name] for name in sorted(adapters)]
+        classes = prototypes.classes
+        index = {label: i for i, label in enumerate(classes)}
+        owners = torch.tensor([index[label] for group in groups for label in group.classes], dtype=torch.long)
+        hot = torch.zeros(len(owners), len(classes)).index_put_((torch.arange(len(owners)), owners), torch.ones(()))
+        voices = hot.sum(dim=0)
+        weight = mixing_weight([(g.samples, len(g.classes)) for g in groups], recipe.prototypes)
+        attention = None
+        if recipe.adapter == "inca" and groups:
+            attention = frozen_attention(groups[0].first.shape[1], recipe, seed)
+        return cls(
+            classes=classes,
+            recipe=recipe,
+            attention=attention,
+            first=_stack([group.first for group in groups]),
+            second=_stack([group.second for group in groups]),
+            average=hot / voices.clamp(min=1),
+            voiced=voices > 0,
+            prototypes=torch.from_numpy(prototypes.vectors()),
+            weight=weight,
+            digest=model_digest({n: a.digest for n, a in adapters.items()}, prototypes.digest, classes, weight),
+        )
+
+    def scores(self, samples: Samples) -> np.ndarray:
+        """SAFE(z) for every sample and class [n, K] float32."""
+        if not self.classes:
+            raise WorkspaceError("the model knows no class: nothing is trained, or everything was forgotten")
+        with torch.no_grad():
+            parts = [self._scores(chunk) for chunk in _chunks(samples)]
+        return torch.cat(parts).numpy() if parts else np.zeros((0, len(self.classes)), np.float32)
+
+    def predict(self, samples: Samples) -> list[str]:
+        """The class with the highest score, for every sample."""
+        return [self.classes[i] for i in self.scores(samples).argmax(axis=1).tolist()]
+
+    def _scores(self, samples: Samples) -> Tensor:
+        unit = torch.nn.functional.normalize(torch.from_numpy(samples.features), dim=1)
+        similarity = unit @ self.prototypes.T
+        if not len(self.first):
+            return similarity
+        logits = self._logits(samples) @ self.average
+        mixed = (1 - self.weight) * logits + self.weight * similarity
+        floor = mixed[:, self.voiced].amin(dim=1, keepdim=True) - 1 + similarity  # below every class with a voice
+        return torch.where(self.voiced, mixed, floor)
+
+    def _logits(self, samples: Samples) -> Tensor:
+        if self.attention is None:
+            return layer_norm(torch.from_numpy(samples.features)) @ self.first.T + self.second
+        return inca.forward(self.first, self.second, inca.project(samples, self.attention), self.attention).logits
+
+
+def _stack(parts: list[np.ndarray]) -> Tensor:
+    return torch.from_numpy(np.concatenate(parts)) if parts else torch.zeros(0, 0)
+
+
+def _chunks(samples: Samples) -> Iterator[Samples]:
+    for start in range(0, len(samples), CHUNK):
+        yield samples.take(np.arange(start, min(start + CHUNK, len(samples))))

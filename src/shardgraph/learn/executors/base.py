@@ -1,0 +1,90 @@
+"""A group to train as a task that can travel, and the one way to do it."""
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from shardgraph.data import shardfile
+from shardgraph.data.files import read_file
+from shardgraph.data.samples import Samples, concatenate
+from shardgraph.digest import digest
+from shardgraph.errors import DamagedFile
+from shardgraph.learn.group import train_group
+from shardgraph.learn.recipe import Recipe
+
+
+@dataclass(frozen=True)
+class GroupTask:
+    """Train a group on the shard files of its neighbourhood (path, digest) and write it to `output`.
+
+    `members` are the shards whose classes get adapters; `others` are those it may learn from besides.
+    """
+
+    name: str
+    members: tuple[tuple[str, str], ...]
+    others: tuple[tuple[str, str], ...]
+    recipe: dict[str, Any]
+    seed: int
+    output: str
+
+    def to_json(self) -> dict[str, Any]:
+        """The task as a plain dict."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> "GroupTask":
+        """The task that `to_json` wrote."""
+        files = {part: tuple((path, digest) for path, digest in value[part]) for part in ("members", "others")}
+        return cls(**{**value, **files})
+
+
+@dataclass(frozen=True)
+class GroupResult:
+    """A group that was trained and lies, synced, at the task's output."""
+
+    name: str
+    digest: str
+    samples: int
+    adapters: int
+
+
+class Executor(Protocol):
+    """Runs tasks anywhere, in any order and company, with the same bytes."""
+
+    def run(self, tasks: Sequence[GroupTask]) -> Iterator[GroupResult]:
+        """The results, as they come."""
+        ...
+
+
+def load_task(task: GroupTask) -> tuple[Samples, tuple[str, ...]]:
+    """The samples of the task's whole neighbourhood in canonical order, and the classes of its members."""
+    members = [_load(path, expected) for path, expected in task.members]
+    others = [_load(path, expected) for path, expected in task.others]
+    classes = tuple(sorted({label for part in members for label in part.labels}))
+    parts = members + others
+    return (parts[0] if len(parts) == 1 else concatenate(parts)).canonical(), classes
+
+
+def run_task(task: GroupTask) -> GroupResult:
+    """Train one group in this process and write its file."""
+    samples, classes = load_task(task)
+    adapters = train_group(task.name, samples, classes, Recipe.from_json(task.recipe), task.seed)
+    return write_result(task, adapters.to_bytes(), len(samples), len(classes))
+
+
+def write_result(task: GroupTask, raw: bytes, samples: int, adapters: int) -> GroupResult:
+    """Write a trained group's bytes to the task's output, synced, and say what they are."""
+    with Path(task.output).open("wb") as file:
+        file.write(raw)
+        file.flush()
+        os.fsync(file.fileno())
+    return GroupResult(task.name, digest(raw), samples, adapters)
+
+
+def _load(path: str, expected: str) -> Samples:
+    raw = read_file(Path(path))
+    if digest(raw) != expected:
+        raise DamagedFile(f"{path} is torn or was changed: restore it from a backup")
+    return shardfile.from_bytes(raw)

@@ -1,0 +1,100 @@
+"""Groups spread over worker processes of one thread each.
+
+A worker is a fresh interpreter that reads tasks as JSON lines and answers with results: nothing is
+forked after torch is loaded, and a caller's script needs no `if __name__ == "__main__"`. A worker whose
+parent died finds its input closed and ends; what it was writing lies in the scratch folder.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from queue import SimpleQueue
+from typing import IO
+
+import shardgraph.errors
+from shardgraph.errors import WorkspaceError
+from shardgraph.learn.executors.base import GroupResult, GroupTask
+
+
+class ProcessExecutor:
+    """Runs tasks in `workers` spawned processes."""
+
+    def __init__(self, workers: int) -> None:
+        self.workers = workers
+
+    def run(self, tasks: Sequence[GroupTask]) -> Iterator[GroupResult]:
+        """The results, as they come; the workers end with the last one, or with the first error."""
+        largest_first = sorted(tasks, key=_size, reverse=True)
+        workers = [_Worker() for _ in range(min(self.workers, len(tasks)))]
+        idle: SimpleQueue[_Worker] = SimpleQueue()
+        for worker in workers:
+            idle.put(worker)
+
+        def work(task: GroupTask) -> GroupResult:
+            worker = idle.get()
+            try:
+                return worker.train(task)
+            finally:
+                idle.put(worker)
+
+        pool = ThreadPoolExecutor(max(1, len(workers)))
+        try:
+            for future in as_completed([pool.submit(work, task) for task in largest_first]):
+                yield future.result()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for worker in workers:
+                worker.stop()
+            pool.shutdown()
+
+
+class _Worker:
+    """One worker process."""
+
+    def __init__(self) -> None:
+        paths = os.pathsep.join(p for p in sys.path if p)
+        threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "shardgraph.learn.executors.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, **threads, "PYTHONPATH": paths},
+            text=True,
+            start_new_session=True,  # a Ctrl-C is ours to handle
+        )
+
+    def train(self, task: GroupTask) -> GroupResult:
+        """Send a task and wait for its result."""
+        stdin, stdout = _pipe(self._process.stdin), _pipe(self._process.stdout)
+        try:
+            stdin.write(json.dumps(task.to_json()) + "\n")
+            stdin.flush()
+            line = stdout.readline()
+        except (BrokenPipeError, ValueError):
+            line = ""
+        if not line:
+            raise WorkspaceError(f"a worker process ended while it trained {task.name}; run the command again")
+        answer = json.loads(line)
+        if "error" in answer:
+            kind = getattr(shardgraph.errors, answer["kind"], WorkspaceError)
+            raise kind(answer["error"])
+        return GroupResult(**answer)
+
+    def stop(self) -> None:
+        """End the process, whatever it is doing."""
+        self._process.kill()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            _pipe(pipe).close()
+
+
+def _pipe(pipe: IO[str] | None) -> IO[str]:
+    assert pipe is not None
+    return pipe
+
+
+def _size(task: GroupTask) -> int:
+    return sum(os.stat(path).st_size for path, _ in task.members + task.others)  # noqa: PTH116

@@ -1,0 +1,22 @@
+"""A worker process: tasks come in as JSON lines, results go out as JSON lines."""
+
+import json
+import sys
+from dataclasses import asdict
+
+from shardgraph.errors import ShardgraphError
+from shardgraph.learn.executors.base import GroupTask, run_task
+
+
+def answer(line: str) -> dict:
+    """The result of one task, or its error, as a plain dict."""
+    try:
+        return asdict(run_task(GroupTask.from_json(json.loads(line))))
+    except Exception as error:  # it must reach the parent, which knows what to do
+        kind = type(error).__name__ if isinstance(error, ShardgraphError) else "WorkspaceError"
+        return {"error": f"{error}", "kind": kind}
+
+
+if __name__ == "__main__":
+    for line in sys.stdin:
+        print(json.dumps(answer(line)), flush=True)

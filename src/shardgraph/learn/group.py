@@ -1,0 +1,103 @@
+"""Training one group: a pure function of its samples, the recipe, the root seed and the group's name.
+
+No clock, no global state, no other group. The same call gives the same bytes in any process, on any
+executor and in any company, under one numerics fingerprint.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from shardgraph.data.samples import Samples
+from shardgraph.digest import generator
+from shardgraph.learn import inca
+from shardgraph.learn.adapters import Adapters
+from shardgraph.learn.attention import frozen_attention, layer_norm
+from shardgraph.learn.losses import loss_gradient
+from shardgraph.learn.optimiser import AdamW, cosine
+from shardgraph.learn.recipe import Recipe
+
+ALGORITHM = 1  # raise when training would give other bytes
+
+
+def train_group(name: str, samples: Samples, classes: tuple[str, ...], recipe: Recipe, seed: int) -> Adapters:
+    """The adapters for `classes` (sorted labels), trained on `samples` (the group's whole neighbourhood).
+
+    A sample whose label is not among `classes` is a negative for all of them.
+    """
+    samples = samples.canonical()
+    index = {label: i for i, label in enumerate(classes)}
+    targets = torch.tensor([index.get(label, -1) for label in samples.labels])
+    with one_thread(), torch.no_grad():
+        train = _train_inca if recipe.adapter == "inca" else _train_linear
+        first, second = train(name, samples, targets, classes, recipe, seed)
+    return Adapters(recipe.adapter, classes, first.numpy(), second.numpy(), len(samples))
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """One thread within: the number of threads changes the last bits of matrix products."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def batches(name: str, count: int, recipe: Recipe, seed: int) -> Iterator[tuple[float, np.ndarray]]:
+    """The schedule: for every step its learning rate and its rows, each epoch in a new order."""
+    rng = generator(seed, "order", name)
+    per_epoch = -(-count // recipe.batch)
+    for epoch in range(recipe.epochs):
+        order = rng.permutation(count)
+        for i in range(per_epoch):
+            lr = cosine(recipe.lr, epoch * per_epoch + i, recipe.epochs * per_epoch)
+            yield lr, order[i * recipe.batch : (i + 1) * recipe.batch]
+
+
+def initial(name: str, classes: tuple[str, ...], dim: int, seed: int) -> Tensor:
+    """Queries and heads [2 C, D] before training; a class's own depend on no other class."""
+    draws = [generator(seed, "adapter", name, label).standard_normal((2, dim)) for label in classes]
+    queries_heads = np.stack(draws, axis=1)  # [2, C, D]
+    queries_heads[1] *= 0.02
+    return torch.from_numpy(queries_heads.reshape(-1, dim)).float()
+
+
+def _train_inca(
+    name: str, samples: Samples, targets: Tensor, classes: tuple[str, ...], recipe: Recipe, seed: int
+) -> tuple[Tensor, Tensor]:
+    attention = frozen_attention(samples.tokens.shape[1], recipe, seed)
+    keys = inca.project(samples, attention)
+    parameters = initial(name, classes, attention.dim, seed)
+    q, v = parameters[: len(classes)], parameters[len(classes) :]
+    optimiser = AdamW(parameters, recipe.weight_decay)
+    background = bool((targets < 0).any())
+    for lr, chosen in batches(name, len(samples), recipe, seed):
+        rows = torch.from_numpy(chosen)
+        batch = keys.take(rows)
+        done = inca.forward(q, v, batch, attention)
+        grad = loss_gradient(done.logits, targets[rows], recipe.loss, background)
+        optimiser.step(torch.cat(inca.backward(grad, q, v, batch, done, attention)), lr)
+    return q, v
+
+
+def _train_linear(
+    name: str, samples: Samples, targets: Tensor, classes: tuple[str, ...], recipe: Recipe, seed: int
+) -> tuple[Tensor, Tensor]:
+    features = layer_norm(torch.from_numpy(samples.features).float())
+    ones = torch.ones(len(samples), 1)
+    inputs = torch.cat([features, ones], dim=1)  # the bias is the weight of a constant
+    parameters = torch.zeros(len(classes), inputs.shape[1])
+    parameters[:, :-1] = initial(name, classes, features.shape[1], seed)[len(classes) :]
+    optimiser = AdamW(parameters, recipe.weight_decay)
+    background = bool((targets < 0).any())
+    for lr, chosen in batches(name, len(samples), recipe, seed):
+        rows = torch.from_numpy(chosen)
+        batch = inputs[rows]
+        grad = loss_gradient(batch @ parameters.T, targets[rows], recipe.loss, background)
+        optimiser.step(grad.T @ batch, lr)
+    return parameters[:, :-1].contiguous(), parameters[:, -1].contiguous()

@@ -1,0 +1,126 @@
+"""Open-InCA adapters: a query and a head per class, forward and backward in closed form.
+
+Shapes: n samples, B of a batch, T tokens (padded), H heads of d dimensions, D = H d, C adapters.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from shardgraph.data.samples import Samples
+from shardgraph.learn.attention import EPS, Attention, layer_norm
+
+
+@dataclass(frozen=True)
+class Keys:
+    """Projected tokens, laid out so that a head is one matrix product.
+
+    keys, values [H, n, T, d] (one tensor if nothing is projected), bias [n, T]: 0, or -inf where padded.
+    """
+
+    keys: Tensor
+    values: Tensor
+    bias: Tensor | None
+
+    def take(self, rows: Tensor) -> "Keys":
+        """The keys of some samples, copied together."""
+        keys = self.keys.index_select(1, rows)
+        values = keys if self.values is self.keys else self.values.index_select(1, rows)
+        return Keys(keys, values, None if self.bias is None else self.bias.index_select(0, rows))
+
+
+def project(samples: Samples, attention: Attention, dtype: torch.dtype = torch.float32) -> Keys:
+    """Keys and values of all samples, projected once."""
+    lengths = np.diff(samples.offsets)
+    n, longest = len(samples), int(lengths.max(initial=1))
+    normed = layer_norm(torch.from_numpy(samples.tokens).to(dtype))
+    keys = _heads(normed, attention.wk, attention)
+    values = keys if attention.wv is None else _heads(normed, attention.wv, attention)
+    if (lengths == longest).all():
+        bias = None
+        laid = [x.view(attention.heads, n, longest, attention.head_dim) for x in (keys, values)]
+    else:
+        real = torch.arange(longest) < torch.from_numpy(lengths).unsqueeze(1)  # [n, T]
+        bias = torch.zeros(n, longest, dtype=dtype).masked_fill_(~real, -torch.inf)
+        laid = [x.new_zeros(attention.heads, n, longest, attention.head_dim) for x in (keys, values)]
+        for padded, x in zip(laid, (keys, values), strict=True):
+            padded[:, real] = x
+    return Keys(laid[0], laid[0] if values is keys else laid[1], bias)
+
+
+@dataclass(frozen=True)
+class Forward:
+    """The logits [B, C] of a batch, and what the backward pass needs."""
+
+    logits: Tensor
+    weights: Tensor  # [H, B, C, T] attention
+    outputs: Tensor  # [H, B, C, d] attended values
+    embedded: Tensor  # [B, C, D] before the last LayerNorm
+    scale: Tensor  # [B, C] 1 / its standard deviation
+    mean: Tensor  # [B, C]
+
+
+def forward(q: Tensor, v: Tensor, batch: Keys, attention: Attention) -> Forward:
+    """y_i = v_i . LN(attention(z, LN(q_i)))  for every adapter i, on every sample of the batch."""
+    heads, size, tokens, dim = batch.keys.shape
+    queries = _queries(q, attention)  # [H, C, d], scaled
+    scores = torch.bmm(queries, batch.keys.view(heads, size * tokens, dim).mT)
+    scores = scores.view(heads, -1, size, tokens).transpose(1, 2)  # [H, B, C, T]
+    if batch.bias is not None:
+        scores = scores + batch.bias[None, :, None, :]
+    weights = torch.softmax(scores.contiguous(), dim=-1)
+    attended = torch.bmm(weights.view(heads * size, -1, tokens), batch.values.view(heads * size, tokens, dim))
+    outputs = attended.view(heads, size, -1, dim)
+    embedded = outputs.permute(1, 2, 0, 3).reshape(size, -1, heads * dim)
+    if attention.wo is not None and not attention.folded:
+        embedded = embedded @ attention.wo
+    mean = embedded @ attention.column_mean(embedded)
+    square = torch.linalg.vecdot(embedded, embedded)
+    scale = (square / attention.dim - mean * mean + EPS).rsqrt()
+    logits = torch.linalg.vecdot(embedded, attention.fold_head(v)) * scale
+    return Forward(logits, weights, outputs, embedded, scale, mean)
+
+
+def backward(
+    grad: Tensor, q: Tensor, v: Tensor, batch: Keys, done: Forward, attention: Attention
+) -> tuple[Tensor, Tensor]:
+    """The gradients with respect to q and v, from that with respect to the logits."""
+    heads, size, tokens, dim = batch.keys.shape
+    head = attention.fold_head(v)
+    scaled = (grad * done.scale).unsqueeze(-1)
+    grad_head = (scaled * done.embedded).sum(dim=0)
+    shrink = (grad * done.logits * done.scale * done.scale).unsqueeze(-1)
+    centred = done.embedded / attention.dim - done.mean.unsqueeze(-1) * attention.column_mean(head)
+    grad_embedded = scaled * head - shrink * centred
+    if attention.wo is not None and not attention.folded:
+        grad_embedded = grad_embedded @ attention.wo.T
+    grad_outputs = grad_embedded.view(size, -1, heads, dim).permute(2, 0, 1, 3).contiguous()
+    values = batch.values.view(heads * size, tokens, dim)
+    grad_weights = torch.bmm(grad_outputs.view(heads * size, -1, dim), values.mT).view_as(done.weights)
+    inner = torch.linalg.vecdot(grad_outputs, done.outputs).unsqueeze(-1)
+    grad_scores = (done.weights * (grad_weights - inner)).transpose(1, 2)  # [H, C, B, T]
+    keys = batch.keys.view(heads, size * tokens, dim)
+    grad_queries = torch.bmm(grad_scores.reshape(heads, -1, size * tokens), keys)
+    return _query_gradient(grad_queries, q, attention), attention.unfold_head_grad(grad_head)
+
+
+def _heads(x: Tensor, w: Tensor | None, attention: Attention) -> Tensor:
+    x = x if w is None else x @ w
+    return x.view(-1, attention.heads, attention.head_dim).transpose(0, 1).contiguous()
+
+
+def _queries(q: Tensor, attention: Attention) -> Tensor:
+    x = layer_norm(q)
+    return _heads(x if attention.wq is None else x @ attention.wq, None, attention) * attention.head_dim**-0.5
+
+
+def _query_gradient(grad: Tensor, q: Tensor, attention: Attention) -> Tensor:
+    """Back through the scaling, Wq and the query's LayerNorm: [H, C, d] -> [C, D]."""
+    grad = grad.transpose(0, 1).reshape(len(q), attention.dim) * attention.head_dim**-0.5
+    grad = grad if attention.wq is None else grad @ attention.wq.T
+    centred = q - q.mean(dim=-1, keepdim=True)
+    scale = (centred.square().mean(dim=-1, keepdim=True) + EPS).rsqrt()
+    normed = centred * scale
+    return scale * (grad - grad.mean(dim=-1, keepdim=True) - normed * (grad * normed).mean(dim=-1, keepdim=True))

@@ -1,0 +1,82 @@
+"""Recipe: everything about training that is a choice, as one frozen value that belongs to the configuration."""
+
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, Literal
+
+from shardgraph.errors import ConfigError
+
+Projection = Literal["random", "orthogonal", "identity"]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How the adapters of a group are made and trained.
+
+    adapter       "inca" (a query and a head per class) or "linear" (a weight and a bias per class)
+    projection    the frozen attention's matrices: "random" as in the paper, "orthogonal", "identity"
+    heads         attention heads; 0 chooses one head per 64 dimensions where that divides evenly
+    loss          "ce": cross-entropy inside a group; "bce": one binary problem per adapter
+    prototypes    whether class prototypes are mixed in at inference
+    """
+
+    name: str = "default"
+    adapter: Literal["inca", "linear"] = "inca"
+    projection: Projection = "identity"
+    heads: int = 0
+    loss: Literal["ce", "bce"] = "ce"
+    epochs: int = 30
+    batch: int = 32
+    lr: float = 0.01
+    weight_decay: float = 1e-4
+    prototypes: bool = True
+
+    def __post_init__(self) -> None:
+        choices = {
+            "adapter": ("inca", "linear"),
+            "projection": ("random", "orthogonal", "identity"),
+            "loss": ("ce", "bce"),
+        }
+        for field, allowed in choices.items():
+            if getattr(self, field) not in allowed:
+                raise ConfigError(f"{field} must be one of {', '.join(allowed)}, got {getattr(self, field)!r}")
+        for field, least in (("epochs", 1), ("batch", 1), ("heads", 0)):
+            if getattr(self, field) < least:
+                raise ConfigError(f"{field} must be at least {least}, got {getattr(self, field)}")
+        if not self.lr > 0 or self.weight_decay < 0:
+            raise ConfigError(f"lr must be > 0 and weight_decay >= 0, got {self.lr} and {self.weight_decay}")
+
+    def to_json(self) -> dict[str, Any]:
+        """The recipe as a plain dict, for the configuration."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> "Recipe":
+        """The recipe that `to_json` wrote."""
+        known = {field.name for field in fields(cls)}
+        if unknown := sorted(set(value) - known):
+            raise ConfigError(f"a recipe has no setting {', '.join(unknown)}; it has {', '.join(sorted(known))}")
+        return cls(**value)
+
+    def head_count(self, dim: int) -> int:
+        """The number of attention heads for tokens of `dim` dimensions."""
+        if self.heads == 0:
+            return dim // 64 if dim % 64 == 0 else 1
+        if dim % self.heads:
+            raise ConfigError(f"heads must divide the token dimension, got {self.heads} heads for {dim}")
+        return self.heads
+
+
+# The paper: AdamW, 30 epochs, cosine from 0.05, weight decay 1e-4, frozen random attention (section
+# Experiments and appendix "Optimization"). Batch, heads and initial values are not stated there; ours.
+PAPER = Recipe(name="paper", projection="random", lr=0.05)
+LINEAR = Recipe(name="linear", adapter="linear", lr=3e-4)
+RECIPES = {"default": Recipe(), "paper": PAPER, "linear": LINEAR}
+
+
+def recipe(name: str, **changes: Any) -> Recipe:
+    """The named recipe, with changes; a changed recipe is called NAME*."""
+    if name not in RECIPES:
+        raise ConfigError(f"recipe must be one of {', '.join(RECIPES)}, got {name!r}")
+    changes = {key: value for key, value in changes.items() if value is not None}
+    base = RECIPES[name]
+    return replace(base, **{"name": f"{name}*", **changes}) if changes else base
