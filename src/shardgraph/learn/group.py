@@ -30,22 +30,27 @@ def train_group(name: str, samples: Samples, classes: tuple[str, ...], recipe: R
     """
     samples = samples.canonical()
     index = {label: i for i, label in enumerate(classes)}
-    targets = torch.tensor([index.get(label, -1) for label in samples.labels])
-    with one_thread(), torch.no_grad():
+    with own_numerics():
+        targets = torch.tensor([index.get(label, -1) for label in samples.labels])
         train = _train_inca if recipe.adapter == "inca" else _train_linear
         first, second = train(name, samples, targets, classes, recipe, seed)
     return Adapters(recipe.adapter, classes, first.numpy(), second.numpy(), len(samples))
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
-    """One thread within: the number of threads changes the last bits of matrix products."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
+def own_numerics() -> Iterator[None]:
+    """One thread and full float32: what a caller set for the process must not reach the last bits."""
+    threads, precision, dtype = torch.get_num_threads(), torch.get_float32_matmul_precision(), torch.get_default_dtype()
     try:
-        yield
+        torch.set_num_threads(1)
+        torch.set_float32_matmul_precision("highest")
+        torch.set_default_dtype(torch.float32)
+        with torch.no_grad():
+            yield
     finally:
-        torch.set_num_threads(before)
+        torch.set_default_dtype(dtype)
+        torch.set_float32_matmul_precision(precision)
+        torch.set_num_threads(threads)
 
 
 def batches(name: str, count: int, recipe: Recipe, seed: int) -> Iterator[tuple[float, np.ndarray]]:

@@ -73,6 +73,8 @@ class Prototypes:
         np.add.at(sums, rows, sign * quantise(samples.features))
         np.add.at(counts, rows, sign)
         kept = np.flatnonzero(counts)
+        if not len(kept):
+            return Prototypes()  # a width would remember that there had been samples
         return Prototypes(tuple(classes[i] for i in kept), sums[kept], counts[kept])
 
 

@@ -1,0 +1,62 @@
+"""Groups trained together on one GPU, in waves that fit its memory.
+
+While a wave trains, the next one is read from disk. What the kernels do not cover (other projections,
+linear adapters) goes one group after the other on the CPU path of this process.
+"""
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import torch
+
+from shardgraph.learn.cuda.train import GroupInputs, supported, train_groups
+from shardgraph.learn.executors.base import GroupResult, GroupTask, load_task, run_task, write_result
+from shardgraph.learn.recipe import Recipe
+
+WAVE = 0.6  # share of the free memory that one wave's files may take; keys take about as much as files
+
+
+class GpuExecutor:
+    """Runs tasks on the GPU; `memory` caps the bytes that a wave's samples may take there."""
+
+    def __init__(self, memory: int | None = None) -> None:
+        free = torch.cuda.mem_get_info()[0]
+        self.memory = int(min(memory or free, free) * WAVE)
+
+    def run(self, tasks: Sequence[GroupTask]) -> Iterator[GroupResult]:
+        """The results, wave by wave."""
+        waves = list(_waves(tasks, self.memory))
+        with ThreadPoolExecutor(1) as reader:
+            ahead = reader.submit(_read, waves[0]) if waves else None
+            for i, wave in enumerate(waves):
+                inputs = ahead.result() if ahead else []
+                ahead = reader.submit(_read, waves[i + 1]) if i + 1 < len(waves) else None
+                yield from _train(wave, inputs)
+
+
+def _train(wave: Sequence[GroupTask], inputs: list[GroupInputs]) -> Iterator[GroupResult]:
+    recipe = Recipe.from_json(wave[0].recipe)
+    if not supported(inputs[0].samples.tokens.shape[1], recipe):
+        yield from map(run_task, wave)
+        return
+    for task, group, adapters in zip(wave, inputs, train_groups(inputs, recipe, wave[0].seed), strict=True):
+        yield write_result(task, adapters.to_bytes(), len(group.samples), len(group.classes))
+
+
+def _read(wave: Sequence[GroupTask]) -> list[GroupInputs]:
+    return [GroupInputs(task.name, *load_task(task)) for task in wave]
+
+
+def _waves(tasks: Sequence[GroupTask], memory: int) -> Iterator[list[GroupTask]]:
+    wave: list[GroupTask] = []
+    used = 0
+    for task in tasks:
+        size = sum(Path(path).stat().st_size for path, _ in task.members + task.others)
+        if wave and used + size > memory:
+            yield wave
+            wave, used = [], 0
+        wave.append(task)
+        used += size
+    if wave:
+        yield wave
