@@ -47,9 +47,7 @@ def make(count: int) -> Samples:
 def shard(samples: Samples, coarse: int, fine: int) -> dict[str, Samples]:
     """The shards of a bilevel topology."""
     classes = tuple(sorted(set(samples.labels)))
-    places = Bilevel(coarse, fine).place_all(
-        samples.ids, samples.sources, samples.labels, seed=SEED, classes=classes
-    )
+    places = Bilevel(coarse, fine).place_all(samples.ids, samples.sources, samples.labels, seed=SEED, classes=classes)
     rows: dict[str, list[int]] = {}
     for row, place in enumerate(places):
         rows.setdefault(place, []).append(row)

@@ -16,8 +16,8 @@ import torch
 
 from shardgraph.data.samples import Samples
 from shardgraph.digest import digest
-from shardgraph.learn.cuda.train import GroupInputs, KeysOnDevice, Launch, shape_of, train_groups
-from shardgraph.learn.group import train_group
+from shardgraph.learn.cuda.train import KeysOnDevice, Launch, shape_of, train_groups
+from shardgraph.learn.group import GroupInputs, train_group
 from shardgraph.learn.recipe import Recipe
 
 
@@ -70,7 +70,7 @@ def digests(launch: Launch) -> list[str]:
 
 def masked_epoch(keys: KeysOnDevice, adapters: int, batch: int = 256, steps: int = 20) -> float:
     """Seconds for one epoch of masked training, as the paper: every sample meets every adapter."""
-    n, heads, tokens, width = keys.keys.shape
+    n, heads, _, width = keys.keys.shape
     dim = heads * width
     q = torch.randn(adapters, dim, device="cuda", requires_grad=True)
     v = torch.randn(adapters, dim, device="cuda", requires_grad=True)
@@ -161,7 +161,9 @@ def main() -> None:
     report["equal_digests"] = digests(one)[0] == expected[77] == digests(some)[3] and digests(some) == [
         expected[i] for i in (3, 11, 50, 77, 128, 200, 255)
     ]
-    print({k: report[k] for k in ("full_seconds", "full_setup_seconds", "one_group_seconds", "equal_digests")}, flush=True)
+    print(
+        {k: report[k] for k in ("full_seconds", "full_setup_seconds", "one_group_seconds", "equal_digests")}, flush=True
+    )
     report["kernels"] = profile(whole)
     report["masked_seconds"] = 30 * masked_epoch(keys, report["adapters"])
     report["floor_seconds"] = 2 * keys.keys.nbytes * 30 / 4.3e12

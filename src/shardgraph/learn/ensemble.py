@@ -8,7 +8,7 @@ predicted; one without an adapter (its groups hold nothing to compare it with) i
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,9 +18,9 @@ from torch import Tensor
 from shardgraph.data.samples import Samples
 from shardgraph.digest import digest, merkle_root
 from shardgraph.errors import WorkspaceError
-from shardgraph.learn import inca
 from shardgraph.learn.adapters import Adapters
-from shardgraph.learn.attention import Attention, frozen_attention, layer_norm
+from shardgraph.learn.attention import frozen_attention, layer_norm
+from shardgraph.learn.inference import Voices
 from shardgraph.learn.prototypes import Prototypes
 from shardgraph.learn.recipe import Recipe
 
@@ -48,9 +48,7 @@ class Model:
 
     classes: tuple[str, ...]
     recipe: Recipe
-    attention: Attention | None
-    first: Tensor  # [A, D] queries or weights of all groups, concatenated
-    second: Tensor  # [A, D] heads, or [A] biases
+    voices: Callable[[Samples], Tensor] | None  # the logits [n, A] of all adapters; None if there is none
     average: Tensor  # [A, K] the mean over a class's adapters
     voiced: Tensor  # [K] whether the class has an adapter
     prototypes: Tensor  # [K, F] unit vectors
@@ -65,19 +63,14 @@ class Model:
         index = {label: i for i, label in enumerate(classes)}
         owners = torch.tensor([index[label] for group in groups for label in group.classes], dtype=torch.long)
         hot = torch.zeros(len(owners), len(classes)).index_put_((torch.arange(len(owners)), owners), torch.ones(()))
-        voices = hot.sum(dim=0)
+        count = hot.sum(dim=0)
         weight = mixing_weight([(g.samples, len(g.classes)) for g in groups], recipe.prototypes)
-        attention = None
-        if recipe.adapter == "inca" and groups:
-            attention = frozen_attention(groups[0].first.shape[1], recipe, seed)
         return cls(
             classes=classes,
             recipe=recipe,
-            attention=attention,
-            first=_stack([group.first for group in groups]),
-            second=_stack([group.second for group in groups]),
-            average=hot / voices.clamp(min=1),
-            voiced=voices > 0,
+            voices=_voices(groups, recipe, seed),
+            average=hot / count.clamp(min=1),
+            voiced=count > 0,
             prototypes=torch.from_numpy(prototypes.vectors()),
             weight=weight,
             digest=model_digest({n: a.digest for n, a in adapters.items()}, prototypes.digest, classes, weight),
@@ -98,21 +91,21 @@ class Model:
     def _scores(self, samples: Samples) -> Tensor:
         unit = torch.nn.functional.normalize(torch.from_numpy(samples.features), dim=1)
         similarity = unit @ self.prototypes.T
-        if not len(self.first):
+        if self.voices is None:
             return similarity
-        logits = self._logits(samples) @ self.average
-        mixed = (1 - self.weight) * logits + self.weight * similarity
-        floor = mixed[:, self.voiced].amin(dim=1, keepdim=True) - 1 + similarity  # below every class with a voice
-        return torch.where(self.voiced, mixed, floor)
-
-    def _logits(self, samples: Samples) -> Tensor:
-        if self.attention is None:
-            return layer_norm(torch.from_numpy(samples.features)) @ self.first.T + self.second
-        return inca.forward(self.first, self.second, inca.project(samples, self.attention), self.attention).logits
+        logits = self.voices(samples) @ self.average
+        neutral = logits[:, self.voiced].mean(dim=1, keepdim=True)  # where no adapter speaks, prototypes decide
+        return (1 - self.weight) * torch.where(self.voiced, logits, neutral) + self.weight * similarity
 
 
-def _stack(parts: list[np.ndarray]) -> Tensor:
-    return torch.from_numpy(np.concatenate(parts)) if parts else torch.zeros(0, 0)
+def _voices(groups: list[Adapters], recipe: Recipe, seed: int) -> Callable[[Samples], Tensor] | None:
+    if not groups:
+        return None
+    first = torch.from_numpy(np.concatenate([group.first for group in groups]))
+    second = torch.from_numpy(np.concatenate([group.second for group in groups]))
+    if recipe.adapter == "linear":
+        return lambda samples: layer_norm(torch.from_numpy(samples.features)) @ first.T + second
+    return Voices.prepare(first, second, frozen_attention(first.shape[1], recipe, seed)).logits
 
 
 def _chunks(samples: Samples) -> Iterator[Samples]:

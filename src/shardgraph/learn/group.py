@@ -6,6 +6,7 @@ executor and in any company, under one numerics fingerprint.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -21,6 +22,15 @@ from shardgraph.learn.optimiser import AdamW, cosine
 from shardgraph.learn.recipe import Recipe
 
 ALGORITHM = 1  # raise when training would give other bytes
+
+
+@dataclass(frozen=True)
+class GroupInputs:
+    """What a group learns from: the samples of its neighbourhood in canonical order, the classes of its members."""
+
+    name: str
+    samples: Samples
+    classes: tuple[str, ...]
 
 
 def train_group(name: str, samples: Samples, classes: tuple[str, ...], recipe: Recipe, seed: int) -> Adapters:

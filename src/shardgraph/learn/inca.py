@@ -31,19 +31,19 @@ class Keys:
         return Keys(keys, values, None if self.bias is None else self.bias.index_select(0, rows))
 
 
-def project(samples: Samples, attention: Attention, dtype: torch.dtype = torch.float32) -> Keys:
+def project(samples: Samples, attention: Attention, dtype: torch.dtype = torch.float32, device: str = "cpu") -> Keys:
     """Keys and values of all samples, projected once."""
     lengths = np.diff(samples.offsets)
     n, longest = len(samples), int(lengths.max(initial=1))
-    normed = layer_norm(torch.from_numpy(samples.tokens).to(dtype))
-    keys = _heads(normed, attention.wk, attention)
-    values = keys if attention.wv is None else _heads(normed, attention.wv, attention)
+    normed = layer_norm(torch.from_numpy(samples.tokens).to(device).to(dtype))
+    keys = by_head(normed if attention.wk is None else normed @ attention.wk, attention)
+    values = keys if attention.wv is None else by_head(normed @ attention.wv, attention)
     if (lengths == longest).all():
         bias = None
         laid = [x.view(attention.heads, n, longest, attention.head_dim) for x in (keys, values)]
     else:
-        real = torch.arange(longest) < torch.from_numpy(lengths).unsqueeze(1)  # [n, T]
-        bias = torch.zeros(n, longest, dtype=dtype).masked_fill_(~real, -torch.inf)
+        real = (torch.arange(longest) < torch.from_numpy(lengths).unsqueeze(1)).to(device)  # [n, T]
+        bias = torch.zeros(n, longest, dtype=dtype, device=device).masked_fill_(~real, -torch.inf)
         laid = [x.new_zeros(attention.heads, n, longest, attention.head_dim) for x in (keys, values)]
         for padded, x in zip(laid, (keys, values), strict=True):
             padded[:, real] = x
@@ -65,7 +65,7 @@ class Forward:
 def forward(q: Tensor, v: Tensor, batch: Keys, attention: Attention) -> Forward:
     """y_i = v_i . LN(attention(z, LN(q_i)))  for every adapter i, on every sample of the batch."""
     heads, size, tokens, dim = batch.keys.shape
-    queries = _queries(q, attention)  # [H, C, d], scaled
+    queries = scaled_queries(q, attention)  # [H, C, d]
     scores = torch.bmm(queries, batch.keys.view(heads, size * tokens, dim).mT)
     scores = scores.view(heads, -1, size, tokens).transpose(1, 2)  # [H, B, C, T]
     if batch.bias is not None:
@@ -106,14 +106,15 @@ def backward(
     return _query_gradient(grad_queries, q, attention), attention.unfold_head_grad(grad_head)
 
 
-def _heads(x: Tensor, w: Tensor | None, attention: Attention) -> Tensor:
-    x = x if w is None else x @ w
+def by_head(x: Tensor, attention: Attention) -> Tensor:
+    """[n, D] -> [H, n, d], contiguous."""
     return x.view(-1, attention.heads, attention.head_dim).transpose(0, 1).contiguous()
 
 
-def _queries(q: Tensor, attention: Attention) -> Tensor:
+def scaled_queries(q: Tensor, attention: Attention) -> Tensor:
+    """LN(q) Wq / sqrt(d), by head [H, C, d]."""
     x = layer_norm(q)
-    return _heads(x if attention.wq is None else x @ attention.wq, None, attention) * attention.head_dim**-0.5
+    return by_head(x if attention.wq is None else x @ attention.wq, attention) * attention.head_dim**-0.5
 
 
 def _query_gradient(grad: Tensor, q: Tensor, attention: Attention) -> Tensor:

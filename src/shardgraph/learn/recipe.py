@@ -14,7 +14,7 @@ class Recipe:
 
     adapter       "inca" (a query and a head per class) or "linear" (a weight and a bias per class)
     projection    the frozen attention's matrices: "random" as in the paper, "orthogonal", "identity"
-    heads         attention heads; 0 chooses one head per 64 dimensions where that divides evenly
+    heads         attention heads; 0 chooses one per 64 dimensions, or per 32 or 16 where 64 does not divide evenly
     loss          "ce": cross-entropy inside a group; "bce": one binary problem per adapter
     prototypes    whether class prototypes are mixed in at inference
     """
@@ -60,7 +60,7 @@ class Recipe:
     def head_count(self, dim: int) -> int:
         """The number of attention heads for tokens of `dim` dimensions."""
         if self.heads == 0:
-            return dim // 64 if dim % 64 == 0 else 1
+            return next((dim // width for width in (64, 32, 16) if dim % width == 0), 1)
         if dim % self.heads:
             raise ConfigError(f"heads must divide the token dimension, got {self.heads} heads for {dim}")
         return self.heads

@@ -17,7 +17,7 @@ from shardgraph.data.samples import Samples
 from shardgraph.learn.adapters import Adapters
 from shardgraph.learn.attention import EPS
 from shardgraph.learn.cuda import kernels
-from shardgraph.learn.group import batches, initial
+from shardgraph.learn.group import GroupInputs, batches, initial
 from shardgraph.learn.optimiser import BETA1, BETA2
 from shardgraph.learn.recipe import Recipe
 
@@ -26,15 +26,6 @@ BLOCK = 64  # adapters that one program handles at most
 ATTEND = {"num_warps": 2, "num_stages": 3}  # measured on an H200; constants, so that no shape of a launch matters
 PULL = {"num_warps": 4, "num_stages": 2}
 LOG2E = math.log2(math.e)
-
-
-@dataclass(frozen=True)
-class GroupInputs:
-    """What a group learns from: the samples of its neighbourhood in canonical order, the classes of its members."""
-
-    name: str
-    samples: Samples
-    classes: tuple[str, ...]
 
 
 def padded(n: int, least: int = 16) -> int:
@@ -60,7 +51,7 @@ def train_groups(groups: Sequence[GroupInputs], recipe: Recipe, seed: int, devic
     results: dict[str, Adapters] = {}
     for shape in sorted(set(shapes)):
         same = [group for group, its in zip(groups, shapes, strict=True) if its == shape]
-        results |= {a: b for a, b in _train_launch(same, shape, recipe, seed, device)}
+        results |= dict(_train_launch(same, shape, recipe, seed, device))
     return (results[group.name] for group in groups)
 
 
@@ -183,7 +174,8 @@ class Launch:
         kernels.losses[(groups * self.recipe.batch,)](
             self.rows, self.step, self.stats, self.targets, self.classes, self.counts, self.background,
             self.coefficients, groups, EPS,
-            H=self.heads, DH=self.width, CP=self.adapters, B=self.recipe.batch, BCE=self.recipe.loss == "bce", num_warps=1,
+            H=self.heads, DH=self.width, CP=self.adapters, B=self.recipe.batch,
+            BCE=self.recipe.loss == "bce", num_warps=1,
         )  # fmt: skip
         kernels.pull[grid](
             *given, self.coefficients, self.partial, groups, self.keys.stride, kernels.LIFT,

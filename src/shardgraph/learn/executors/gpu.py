@@ -10,8 +10,9 @@ from pathlib import Path
 
 import torch
 
-from shardgraph.learn.cuda.train import GroupInputs, supported, train_groups
+from shardgraph.learn.cuda.train import supported, train_groups
 from shardgraph.learn.executors.base import GroupResult, GroupTask, load_task, run_task, write_result
+from shardgraph.learn.group import GroupInputs
 from shardgraph.learn.recipe import Recipe
 
 WAVE = 0.6  # share of the free memory that one wave's files may take; keys take about as much as files

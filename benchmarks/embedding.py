@@ -1,0 +1,136 @@
+"""Throughput of embedding, decoding included, against the bare network's forward passes in the same run.
+
+    python benchmarks/embedding.py [--rounds 3] [--json FILE]
+
+Prints `bench NAME RATIO WANTED` a line: samples a second through `embed` (decode or tokenise, pass,
+collect), over samples a second through the network alone on the same inputs, prepared beforehand, with
+the same batch shapes and as many passes side by side. Rounds alternate, and the median ratio counts, so
+that a busy machine slows both alike. The JSON also has `ratio_to_plain`: against what one would write
+without us, batches of 32 one after the other, each with all threads.
+"""
+
+import argparse
+import io
+import json
+import os
+import statistics
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+
+from shardgraph.data.backbones.base import Backbone
+from shardgraph.data.backbones.numerics import exact_numerics, one_thread
+from shardgraph.data.backbones.registry import load_backbone
+from shardgraph.data.embedding import embed
+from shardgraph.data.records import Payload, Record
+
+WANTED = 0.8
+_SPEECH = "when will my new card arrive I sent a transfer but it is not there please help with the exchange rate"
+
+
+def jpegs(n: int) -> list[bytes]:
+    """n JPEGs of about 200 x 200 pixels."""
+    rng, files = np.random.default_rng(0), []
+    for _ in range(n):
+        coarse = Image.fromarray(rng.integers(0, 256, (25, 25, 3), dtype=np.uint8))
+        width, height = rng.integers(180, 221, 2).tolist()
+        file = io.BytesIO()
+        coarse.resize((width, height), Image.Resampling.BICUBIC).save(file, "JPEG", quality=85)
+        files.append(file.getvalue())
+    return files
+
+
+def sentences(n: int) -> list[str]:
+    """n texts of 4 to 30 words, most of them short."""
+    rng, words = np.random.default_rng(0), _SPEECH.split()
+    return [" ".join(rng.choice(words, size=4 + int(rng.gamma(2.0, 4.0)) % 27)) for _ in range(n)]
+
+
+def batches(backbone: Backbone, payloads: Sequence[Payload]) -> list[torch.Tensor]:
+    """The network's input as `embed` would batch it."""
+    buckets = defaultdict(list)
+    for payload in payloads:
+        sample = backbone.prepare(payload)
+        buckets[backbone.bucket(sample)].append(sample)
+    with exact_numerics():
+        rows = {bucket: backbone.rows(bucket) for bucket in buckets}
+    return [
+        backbone.stack(samples[i : i + rows[bucket]])
+        for bucket, samples in buckets.items()
+        for i in range(0, len(samples), rows[bucket])
+    ]
+
+
+def bare(backbone: Backbone, inputs: list[torch.Tensor]) -> None:
+    """Every batch through the network, as many side by side as there are cores, and nothing else."""
+
+    def one(batch: torch.Tensor) -> None:
+        one_thread()
+        with torch.inference_mode():
+            backbone.forward(batch)
+
+    with exact_numerics(), ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(one, inputs))
+
+
+def plain(backbone: Backbone, inputs: list[torch.Tensor]) -> None:
+    """Every batch through the network, one after the other, each with all threads."""
+    with torch.inference_mode():
+        for batch in inputs:
+            backbone.forward(batch)
+
+
+def rate(work: Callable[[], object], n: int) -> float:
+    begin = time.perf_counter()
+    work()
+    return n / (time.perf_counter() - begin)
+
+
+def compare(backbone: Backbone, payloads: Sequence[Payload], rounds: int) -> dict[str, list[float]]:
+    """Samples a second of embedding, of the bare passes, and of plain batches of 32; a value a round."""
+    records = [Record(str(i), "x", payload) for i, payload in enumerate(payloads)]
+    n, inputs, found = len(records), batches(backbone, payloads), defaultdict(list)
+    shapes = defaultdict(list)
+    for batch in inputs:
+        shapes[batch.shape[1:]].extend(batch.unbind())
+    wide = [torch.stack(rows[i : i + 32]) for rows in shapes.values() for i in range(0, len(rows), 32)]
+    for _ in range(rounds):
+        found["bare"].append(rate(lambda: bare(backbone, inputs), n))
+        found["embed"].append(rate(lambda: list(embed(records, backbone)), n))
+        found["plain"].append(rate(lambda: plain(backbone, wide), n))
+    return dict(found)
+
+
+def ratio(found: dict[str, list[float]], other: str) -> float:
+    return statistics.median(a / b for a, b in zip(found["embed"], found[other], strict=True))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    report = {}
+    for name, spec, payloads in (
+        ("embedding_images", "efficientnet-lite0", jpegs(256)),
+        ("embedding_texts", "minilm", sentences(2048)),
+    ):
+        found = compare(load_backbone(spec, device="cpu"), payloads, options.rounds)
+        medians = {f"{kind}_per_second": round(statistics.median(values), 1) for kind, values in found.items()}
+        against = {"ratio": round(ratio(found, "bare"), 3), "ratio_to_plain": round(ratio(found, "plain"), 3)}
+        report[name] = {"wanted": WANTED, **against, **medians}
+        print("bench", name, against["ratio"], WANTED, flush=True)
+    text = json.dumps(report, indent=2)
+    print(text)
+    if options.json:
+        options.json.write_text(text + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,92 @@
+"""What private training costs beside exact training: same data, same number of steps, same batch, one run.
+
+    python benchmarks/private.py [--json private.json]     about 30 seconds on one core; at least 1.0 is wanted
+
+The exact group has batches of 32. The private one has 32 own samples in every step and, on average, 32 private ones:
+twice the samples, per-sample norms and noise on top. Printed is 2.5 / (private time / exact time).
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from shardgraph.data.samples import Samples
+from shardgraph.learn.group import train_group
+from shardgraph.learn.private.noise import SecureNoise
+from shardgraph.learn.private.recipe import PrivateRecipe
+from shardgraph.learn.private.train import train_private_group
+from shardgraph.learn.recipe import Recipe
+
+WANTED, MOST = 1.0, 2.5
+CLASSES, PER_CLASS, TOKENS, DIM, BATCH = 24, 12, 197, 192, 32  # a shard of ViT-Tiny tokens and as many neighbours
+
+
+def made_up_samples(seed: int = 0) -> Samples:
+    """Twice as many classes as the group has adapters for: the second half belongs to neighbours."""
+    rng = np.random.default_rng(seed)
+    count = 2 * CLASSES * PER_CLASS
+    labels = tuple(f"{i // PER_CLASS:03d}" for i in range(count))
+    tokens = rng.standard_normal((count * TOKENS, DIM)).astype(np.float16)
+    ids = tuple(f"{i:05d}" for i in range(count))
+    features = rng.standard_normal((count, DIM)).astype(np.float32)
+    return Samples(ids, labels, tokens, np.arange(count + 1) * TOKENS, features)
+
+
+def seconds(works: list[Callable[[], object]], repeat: int) -> list[float]:
+    """Processor time of each, the best of some runs taken in turn: the machine may be shared."""
+    times: list[list[float]] = [[] for _ in works]
+    for _ in range(repeat):
+        for work, spent in zip(works, times, strict=True):
+            start = time.process_time()
+            work()
+            spent.append(time.process_time() - start)
+    return [min(spent) for spent in times]
+
+
+def measure(owners: str, repeat: int, epochs: int = 10) -> dict[str, float | str]:
+    """Both times, for one owner of all adapters ("shard") or one owner each, as in the paper ("class")."""
+    samples = made_up_samples()
+    classes = tuple(sorted(set(samples.labels)))[:CLASSES]
+    own = np.array([label in classes for label in samples.labels])
+    positive = np.array([[label == each for label in samples.labels] for each in classes])
+    direct = np.broadcast_to(own, positive.shape) if owners == "shard" else positive
+    private = ~direct
+    recipe = Recipe(loss="bce", epochs=epochs, batch=BATCH)
+    steps = epochs * -(-len(samples) // BATCH)
+    privacy = PrivateRecipe(
+        noise=1.0,
+        rate=BATCH / private.any(axis=0).sum(),
+        steps=steps,
+        direct_batch=BATCH if owners == "shard" else -(-BATCH // CLASSES),
+        readers=1 if owners == "shard" else CLASSES,
+    )
+    names = ["shard"] * CLASSES if owners == "shard" else None
+
+    def private_training() -> object:
+        return train_private_group("g", samples, classes, direct, private, recipe, 0, privacy, SecureNoise(), names)
+
+    exact, spent = seconds([lambda: train_group("g", samples, classes, recipe, 0), private_training], repeat)
+    return {"owners": owners, "steps": steps, "exact_s": exact, "private_s": spent, "ratio": spent / exact}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--json", type=Path)
+    arguments = parser.parse_args()
+    rows = [measure(owners, arguments.repeat) for owners in ("shard", "class")]
+    for row in rows:
+        name = "private-over-exact" if row["owners"] == "shard" else "private-over-exact-by-class"
+        print(f"bench {name} {MOST / float(row['ratio']):.2f} {WANTED}")
+    result = {"benchmark": "private", "most": MOST, "wanted": WANTED, "rows": rows}
+    print(json.dumps(result))
+    if arguments.json:
+        arguments.json.write_text(json.dumps(result, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,86 @@
+"""All adapters of all groups in one pass over a sample, prepared once per model.
+
+What depends on the adapters alone (the queries' LayerNorm and projection, the heads' centring) is done when the
+model is assembled. Samples go one at a time: all that a sample needs then stays in the caches.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from shardgraph.data.samples import Samples
+from shardgraph.learn import inca
+from shardgraph.learn.attention import EPS, Attention
+
+SAFE_EXPONENT = 60.0  # exp(+-60) times thousands of tokens is finite and positive in float32
+
+
+@dataclass(frozen=True)
+class Voices:
+    """A adapters, ready to answer: queries and heads by attention head [H, A, d], on the model's device."""
+
+    queries: Tensor
+    heads: Tensor
+    column: Tensor  # [H, 1, d] the vector w with mean(o Wo) = o . w
+    attention: Attention
+    reach: float  # the longest query's norm
+
+    @classmethod
+    def prepare(cls, q: Tensor, v: Tensor, attention: Attention) -> "Voices":
+        """The voices of queries and heads [A, D]; on a GPU in half precision."""
+        column = attention.column_mean(v).view(attention.heads, 1, attention.head_dim)
+        heads = inca.by_head(attention.fold_head(v), attention)
+        dtype = torch.float16 if q.is_cuda else q.dtype
+        queries = inca.scaled_queries(q, attention)
+        return cls(queries.to(dtype), heads.to(dtype), column.to(dtype), attention, float(queries.norm(dim=-1).max()))
+
+    def logits(self, samples: Samples) -> Tensor:
+        """y [n, A] of every adapter on every sample."""
+        return self.answer(self.keys(samples))
+
+    def keys(self, samples: Samples) -> inca.Keys:
+        """The samples' keys, on the device of the voices."""
+        return inca.project(samples, self.attention, self.queries.dtype, str(self.queries.device))
+
+    def answer(self, keys: inca.Keys) -> Tensor:
+        """y [n, A] from keys: on a GPU all samples at once, on the CPU one at a time."""
+        if self.queries.is_cuda:
+            return self._dots(self._attend_all(keys), torch.ones((), device=self.queries.device))
+        return torch.stack([self._dots(*self._attend_one(keys, i)) for i in range(keys.keys.shape[1])])
+
+    def _attend_one(self, keys: inca.Keys, i: int) -> tuple[Tensor, Tensor]:
+        """What every adapter gathers from one sample [H, A, d], and what that is still to be multiplied by [H, A].
+
+        Softmax without its usual maximum: no score exceeds the product of norms, so where that is small
+        enough the exponentials can neither overflow nor all vanish, and a pass over the scores is saved.
+        """
+        scores = torch.bmm(self.queries, keys.keys[:, i].mT)  # [H, A, T]
+        if keys.bias is not None:
+            scores += keys.bias[i]
+        if self.reach * float(keys.keys[:, i].norm(dim=-1).max()) > SAFE_EXPONENT:
+            scores -= scores.amax(dim=-1, keepdim=True)
+        weights = scores.exp_()
+        return torch.bmm(weights, keys.values[:, i]), weights.sum(dim=-1).reciprocal_()
+
+    def _attend_all(self, keys: inca.Keys) -> Tensor:
+        """The same for all samples [n, H, A, d], by the fused attention of PyTorch."""
+        key, value = keys.keys.transpose(0, 1), keys.values.transpose(0, 1)
+        query = self.queries.expand(len(key), -1, -1, -1)
+        mask = None if keys.bias is None else keys.bias[:, None, None, :]
+        return torch.nn.functional.scaled_dot_product_attention(query, key, value, mask, scale=1.0)
+
+    def _dots(self, outputs: Tensor, factor: Tensor) -> Tensor:
+        """The last LayerNorm and the heads: [..., H, A, d], to be multiplied by `factor` [..., H, A] -> [..., A]."""
+        if self.attention.wo is not None and not self.attention.folded:
+            outputs, factor = self._turned(outputs * factor.unsqueeze(-1)), torch.ones_like(factor)
+        dot = (torch.linalg.vecdot(outputs, self.heads) * factor).sum(dim=-2)
+        square = (torch.linalg.vecdot(outputs, outputs) * factor.square()).sum(dim=-2)
+        mean = (torch.linalg.vecdot(outputs, self.column) * factor).sum(dim=-2)
+        return dot * (square / self.attention.dim - mean * mean + EPS).rsqrt()
+
+    def _turned(self, outputs: Tensor) -> Tensor:
+        """Through Wo, where that is not folded into the heads."""
+        assert self.attention.wo is not None
+        flat = outputs.transpose(-3, -2).flatten(-2) @ self.attention.wo.to(outputs)
+        return flat.unflatten(-1, (self.attention.heads, -1)).transpose(-3, -2)

@@ -1,0 +1,87 @@
+"""SAFE-DP: adapters that learn from their own samples directly and from their neighbours' privately.
+
+    every step    direct    AdamW on the mean loss over a batch of the owner's own samples
+                  private   a Poisson sample of the others; each sample's gradient clipped jointly over an owner's
+                            adapters, summed, noised, divided by a public constant; plain SGD
+
+What one owner's adapters become is a function of its own samples, public constants and noisy sums: of no other
+owner's parameters. So, for everyone who did not use a sample directly, training is `steps` rounds of the Poisson
+sampled Gaussian mechanism with sensitivity `clip`, whatever the owners did with their own samples in between.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from shardgraph.data.samples import Samples
+from shardgraph.errors import ConfigError
+from shardgraph.learn.adapters import Adapters
+from shardgraph.learn.group import own_numerics
+from shardgraph.learn.optimiser import AdamW, cosine
+from shardgraph.learn.private.gradients import clip_weights
+from shardgraph.learn.private.learners import Learner, learner
+from shardgraph.learn.private.masks import Masks, checked_masks, own_batches
+from shardgraph.learn.private.noise import NoiseSource, released
+from shardgraph.learn.private.recipe import PrivateRecipe
+from shardgraph.learn.recipe import Recipe
+
+
+def train_private_group(
+    name: str,
+    samples: Samples,
+    classes: tuple[str, ...],
+    direct: np.ndarray,
+    private: np.ndarray,
+    recipe: Recipe,
+    seed: int,
+    privacy: PrivateRecipe,
+    noise: NoiseSource,
+    owners: Sequence[str] | None = None,
+) -> Adapters:
+    """The adapters for `classes` (sorted labels), trained on `samples` as the masks [C, n] say.
+
+    direct, private   which adapter learns from which sample in which way; never both, rows in the order given
+    owners            the shard of each adapter; without, each adapter is on its own, as in the paper
+    The result's `samples` counts own samples only: how many others there were is private.
+    """
+    if recipe.loss != "bce":
+        raise ConfigError(
+            f"private training needs the loss 'bce', got {recipe.loss!r}: "
+            "a softmax would tie an adapter to its neighbours' unprotected logits"
+        )
+    order = np.array(sorted(range(len(samples)), key=lambda i: samples.ids[i].encode()), dtype=np.int64)
+    direct, private = (_columns(mask, order) for mask in (direct, private))
+    names = tuple(classes if owners is None else owners)
+    masks = checked_masks(direct, private, names, classes, len(samples), privacy.readers)
+    samples = samples.take(order)
+    with own_numerics():
+        model = learner(samples, classes, masks, recipe, seed)
+        parameters = model.start(name, classes, seed)
+        optimiser = AdamW(parameters, recipe.weight_decay)
+        batches = [own_batches(owner, name, privacy.direct_batch, seed) for owner in masks.owners]
+        for step in range(privacy.steps):
+            direct_part = model.own(parameters, [torch.from_numpy(next(each)) for each in batches])
+            private_part = private_gradient(model, parameters, masks, privacy, noise)
+            optimiser.step(direct_part, cosine(recipe.lr, step, privacy.steps))
+            parameters.sub_(private_part, alpha=cosine(privacy.lr, step, privacy.steps))
+        first, second = model.finished(parameters)
+    return Adapters(recipe.adapter, classes, first, second, int(direct.any(axis=0).sum()))
+
+
+def private_gradient(
+    model: Learner, parameters: Tensor, masks: Masks, privacy: PrivateRecipe, noise: NoiseSource
+) -> Tensor:
+    """[k, C, D]: the only way from a private sample to a parameter. The noise comes whoever was chosen, or nobody."""
+    rows = torch.from_numpy(np.flatnonzero(noise.chosen(privacy.rate, len(masks.private))))
+    total = torch.zeros_like(parameters)
+    if len(rows):
+        gradients = model.private(parameters, rows)
+        total = gradients.weighted(clip_weights(gradients.squared, torch.from_numpy(masks.owner), privacy.owner_clip))
+    noisy = released(total.numpy(), privacy.noise * privacy.clip, noise)
+    return torch.from_numpy(noisy / privacy.normaliser).to(parameters.dtype)
+
+
+def _columns(mask: np.ndarray, order: np.ndarray) -> np.ndarray:
+    return mask[:, order] if mask.ndim == 2 and mask.shape[1] == len(order) else mask
