@@ -3,7 +3,8 @@
     M(z)_k = mean of the logits of all adapters for class k          (paper, section 5)
     SAFE(z) = (1 - lambda) M(z) + lambda Proto(z),  lambda = exp(-m / 100)    (paper, section 6)
 
-m is the mean number of samples that an adapter was trained on. A class without a sample left is not
+m is the mean number of samples that an adapter was trained on. With second-order prototypes both parts are
+standardised per sample first, and lambda is a constant of the recipe. A class without a sample left is not
 predicted; one without an adapter (its groups hold nothing to compare it with) is left to the prototypes.
 """
 
@@ -20,6 +21,7 @@ from shardgraph.digest import digest, merkle_root
 from shardgraph.errors import WorkspaceError
 from shardgraph.learn.adapters import Adapters
 from shardgraph.learn.attention import frozen_attention, layer_norm
+from shardgraph.learn.discriminant import discriminant
 from shardgraph.learn.inference import Voices
 from shardgraph.learn.prototypes import Prototypes
 from shardgraph.learn.recipe import Recipe
@@ -27,10 +29,12 @@ from shardgraph.learn.recipe import Recipe
 CHUNK = 64  # samples in one forward pass
 
 
-def mixing_weight(groups: Sequence[tuple[int, int]], prototypes: bool) -> float:
+def mixing_weight(groups: Sequence[tuple[int, int]], recipe: Recipe) -> float:
     """lambda, from (samples, adapters) of every group; recomputed from what is retained at every build."""
-    if not prototypes:
+    if not recipe.prototypes:
         return 0.0
+    if recipe.second_order:
+        return recipe.mixing
     adapters = sum(count for _, count in groups)
     return math.exp(-sum(samples * count for samples, count in groups) / adapters / 100) if adapters else 1.0
 
@@ -51,7 +55,7 @@ class Model:
     voices: Callable[[Samples], Tensor] | None  # the logits [n, A] of all adapters; None if there is none
     average: Tensor  # [A, K] the mean over a class's adapters
     voiced: Tensor  # [K] whether the class has an adapter
-    prototypes: Tensor  # [K, F] unit vectors
+    similarity: Callable[[Tensor], Tensor]  # unit features [n, F] -> the prototypes' scores [n, K]
     weight: float
     digest: str
 
@@ -64,14 +68,14 @@ class Model:
         owners = torch.tensor([index[label] for group in groups for label in group.classes], dtype=torch.long)
         hot = torch.zeros(len(owners), len(classes)).index_put_((torch.arange(len(owners)), owners), torch.ones(()))
         count = hot.sum(dim=0)
-        weight = mixing_weight([(g.samples, len(g.classes)) for g in groups], recipe.prototypes)
+        weight = mixing_weight([(g.samples, len(g.classes)) for g in groups], recipe)
         return cls(
             classes=classes,
             recipe=recipe,
             voices=_voices(groups, recipe, seed),
             average=hot / count.clamp(min=1),
             voiced=count > 0,
-            prototypes=torch.from_numpy(prototypes.vectors()),
+            similarity=_similarity(prototypes, recipe),
             weight=weight,
             digest=model_digest({n: a.digest for n, a in adapters.items()}, prototypes.digest, classes, weight),
         )
@@ -90,12 +94,28 @@ class Model:
 
     def _scores(self, samples: Samples) -> Tensor:
         unit = torch.nn.functional.normalize(torch.from_numpy(samples.features), dim=1)
-        similarity = unit @ self.prototypes.T
+        similarity = self.similarity(unit)
         if self.voices is None:
             return similarity
         logits = self.voices(samples) @ self.average
         neutral = logits[:, self.voiced].mean(dim=1, keepdim=True)  # where no adapter speaks, prototypes decide
-        return (1 - self.weight) * torch.where(self.voiced, logits, neutral) + self.weight * similarity
+        logits = torch.where(self.voiced, logits, neutral)
+        if self.recipe.second_order:
+            logits, similarity = _standardised(logits), _standardised(similarity)
+        return (1 - self.weight) * logits + self.weight * similarity
+
+
+def _similarity(prototypes: Prototypes, recipe: Recipe) -> Callable[[Tensor], Tensor]:
+    if recipe.second_order and prototypes.classes:
+        return discriminant(prototypes, recipe.shrinkage).scores
+    vectors = torch.from_numpy(prototypes.vectors())
+    return lambda unit: unit @ vectors.T
+
+
+def _standardised(scores: Tensor) -> Tensor:
+    """Mean 0 and spread 1 over a sample's classes."""
+    centred = scores - scores.mean(dim=1, keepdim=True)
+    return centred / centred.square().mean(dim=1, keepdim=True).sqrt().clamp(min=1e-12)
 
 
 def _voices(groups: list[Adapters], recipe: Recipe, seed: int) -> Callable[[Samples], Tensor] | None:

@@ -1,11 +1,14 @@
 """Class prototypes as exact integer sums, so that removal is exact and instant (paper, section 6).
 
-A feature is normalised, multiplied by 2^15 and rounded; classes keep sums of these integers. Integer
-sums do not depend on order or history: adding a sample and subtracting it again gives the same bytes.
+A feature is normalised, multiplied by 2^15 and rounded to integers x. Per class the sums of x are kept (first order,
+the paper's prototypes), and over all classes the sum of the outer products x x' (second order). Integer sums do not
+depend on order or history: adding a sample and subtracting it again gives the same bytes. A floating update would
+remember.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 
@@ -14,6 +17,8 @@ from shardgraph.data.tensorfile import pack, pack_strings, unpack, unpack_string
 from shardgraph.digest import digest
 
 SCALE = 2**15
+MANY = 4096  # rows that are summed at a time
+BLOCK = 2**20  # rows of one product: float64 products of integers are exact while sums stay below 2^53
 
 
 def quantise(features: np.ndarray) -> np.ndarray:
@@ -25,19 +30,25 @@ def quantise(features: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Prototypes:
-    """Per class: the sum of its quantised features [K, F] int64, and how many there are [K] int64."""
+    """Sums over samples, by class; a value.
+
+    sums    [K, F] int64    per class, the sum of its quantised features
+    counts  [K] int64       how many there are
+    outer   [F, F] int64    the sum of their outer products over all classes; None where only first order is kept
+    """
 
     classes: tuple[str, ...] = ()
     sums: np.ndarray = field(default_factory=lambda: np.zeros((0, 0), np.int64))
     counts: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    outer: np.ndarray | None = None
 
     def plus(self, samples: Samples) -> "Prototypes":
         """With these samples."""
-        return self._changed(samples, 1)
+        return self._changed(samples.labels, samples.features, 1)
 
     def minus(self, samples: Samples) -> "Prototypes":
         """Without these samples; a class that has none left is gone."""
-        return self._changed(samples, -1)
+        return self._changed(samples.labels, samples.features, -1)
 
     def vectors(self) -> np.ndarray:
         """The unit vectors of the class means [K, F] float32, for the cosine."""
@@ -46,41 +57,73 @@ class Prototypes:
         return (sums / np.where(norms > 0, norms, 1)).astype(np.float32)
 
     def to_bytes(self) -> bytes:
-        """The file's bytes: a safetensors file, a function of the value alone."""
-        return pack({"sums": self.sums, "counts": self.counts} | pack_strings("classes", self.classes))
+        """The file's bytes: a safetensors file, a function of the value alone; `outer` as its upper triangle."""
+        tensors = {"sums": self.sums, "counts": self.counts}
+        if self.outer is not None:
+            tensors["outer"] = self.outer[_triangle(len(self.outer))]
+        return pack(tensors | pack_strings("classes", self.classes))
 
     @classmethod
     def from_bytes(cls, raw: bytes | bytearray) -> "Prototypes":
         """The value that `to_bytes` wrote."""
         tensors = unpack(raw)
-        return cls(unpack_strings("classes", tensors), tensors["sums"], tensors["counts"])
+        outer = None
+        if "outer" in tensors:
+            size = round((2 * len(tensors["outer"]) + 0.25) ** 0.5 - 0.5)
+            outer = np.zeros((size, size), np.int64)
+            outer[_triangle(size)] = tensors["outer"]
+            outer.T[_triangle(size)] = tensors["outer"]
+        return cls(unpack_strings("classes", tensors), tensors["sums"], tensors["counts"], outer)
 
     @property
     def digest(self) -> str:
         return digest(self.to_bytes())
 
-    def _changed(self, samples: Samples, sign: int) -> "Prototypes":
-        if not len(samples):
+    def _changed(self, labels: Sequence[str], features: np.ndarray, sign: int) -> "Prototypes":
+        if not len(labels):
             return self
-        classes = tuple(sorted({*self.classes, *samples.labels}))
+        classes = tuple(sorted({*self.classes, *labels}))
         index = {label: i for i, label in enumerate(classes)}
-        sums = np.zeros((len(classes), samples.features.shape[1]), np.int64)
+        quantised = quantise(features)
+        sums = np.zeros((len(classes), quantised.shape[1]), np.int64)
         counts = np.zeros(len(classes), np.int64)
         mine = [index[label] for label in self.classes]
         if mine:
             sums[mine], counts[mine] = self.sums, self.counts
-        rows = np.array([index[label] for label in samples.labels])
-        np.add.at(sums, rows, sign * quantise(samples.features))
+        rows = np.array([index[label] for label in labels])
+        np.add.at(sums, rows, sign * quantised)
         np.add.at(counts, rows, sign)
         kept = np.flatnonzero(counts)
-        if not len(kept):
-            return Prototypes()  # a width would remember that there had been samples
-        return Prototypes(tuple(classes[i] for i in kept), sums[kept], counts[kept])
+        if not len(kept):  # nothing is left, not even how wide it was
+            return Prototypes(outer=None if self.outer is None else np.zeros((0, 0), np.int64))
+        outer = None if self.outer is None else _added(self.outer, quantised, sign)
+        return Prototypes(tuple(classes[i] for i in kept), sums[kept], counts[kept], outer)
 
 
-def total(parts: Iterable[Samples]) -> Prototypes:
+def total(parts: Iterable[Samples], *, second_order: bool = False) -> Prototypes:
     """The prototypes of all samples of the parts."""
-    prototypes = Prototypes()
+    prototypes = Prototypes(outer=np.zeros((0, 0), np.int64) if second_order else None)
+    labels: list[str] = []
+    features: list[np.ndarray] = []
     for part in parts:
-        prototypes = prototypes.plus(part)
-    return prototypes
+        labels += part.labels
+        features.append(part.features.copy())  # not the whole file that it is a view of
+        if len(labels) >= MANY:
+            prototypes = prototypes._changed(labels, np.concatenate(features), 1)
+            labels, features = [], []
+    return prototypes._changed(labels, np.concatenate(features), 1) if labels else prototypes
+
+
+def _added(outer: np.ndarray, quantised: np.ndarray, sign: int) -> np.ndarray:
+    """outer + sign * sum of x x', exactly."""
+    width = quantised.shape[1]
+    result = outer.copy() if len(outer) else np.zeros((width, width), np.int64)
+    for start in range(0, len(quantised), BLOCK):
+        x = quantised[start : start + BLOCK].astype(np.float64)
+        result += sign * (x.T @ x).astype(np.int64)
+    return result
+
+
+@lru_cache(maxsize=4)
+def _triangle(size: int) -> tuple[np.ndarray, np.ndarray]:
+    return np.triu_indices(size)

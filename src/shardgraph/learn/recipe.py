@@ -17,6 +17,9 @@ class Recipe:
     heads         attention heads; 0 chooses one per 64 dimensions, or per 32 or 16 where 64 does not divide evenly
     loss          "ce": cross-entropy inside a group; "bce": one binary problem per adapter
     prototypes    whether class prototypes are mixed in at inference
+    method        "second": second-order prototypes, mixed by constants; "safe": the paper's, mixed by lambda(m)
+    shrinkage     of the second-order covariance, between 0 and 1
+    mixing        the weight of second-order prototypes against the adapters, both standardised per sample
     """
 
     name: str = "default"
@@ -29,12 +32,16 @@ class Recipe:
     lr: float = 0.01
     weight_decay: float = 1e-4
     prototypes: bool = True
+    method: Literal["second", "safe"] = "second"
+    shrinkage: float = 0.5
+    mixing: float = 0.9
 
     def __post_init__(self) -> None:
         choices = {
             "adapter": ("inca", "linear"),
             "projection": ("random", "orthogonal", "identity"),
             "loss": ("ce", "bce"),
+            "method": ("second", "safe"),
         }
         for field, allowed in choices.items():
             if getattr(self, field) not in allowed:
@@ -42,6 +49,9 @@ class Recipe:
         for field, least in (("epochs", 1), ("batch", 1), ("heads", 0)):
             if getattr(self, field) < least:
                 raise ConfigError(f"{field} must be at least {least}, got {getattr(self, field)}")
+        for field in ("shrinkage", "mixing"):
+            if not 0 < getattr(self, field) <= 1:
+                raise ConfigError(f"{field} must be above 0 and at most 1, got {getattr(self, field)}")
         if not self.lr > 0 or self.weight_decay < 0:
             raise ConfigError(f"lr must be > 0 and weight_decay >= 0, got {self.lr} and {self.weight_decay}")
 
@@ -57,6 +67,11 @@ class Recipe:
             raise ConfigError(f"a recipe has no setting {', '.join(unknown)}; it has {', '.join(sorted(known))}")
         return cls(**value)
 
+    @property
+    def second_order(self) -> bool:
+        """Whether second-order sums are kept and used."""
+        return self.prototypes and self.method == "second"
+
     def head_count(self, dim: int) -> int:
         """The number of attention heads for tokens of `dim` dimensions."""
         if self.heads == 0:
@@ -68,8 +83,8 @@ class Recipe:
 
 # The paper: AdamW, 30 epochs, cosine from 0.05, weight decay 1e-4, frozen random attention (section
 # Experiments and appendix "Optimization"). Batch, heads and initial values are not stated there; ours.
-PAPER = Recipe(name="paper", projection="random", lr=0.05)
-LINEAR = Recipe(name="linear", adapter="linear", lr=3e-4)
+PAPER = Recipe(name="paper", projection="random", lr=0.05, method="safe")
+LINEAR = Recipe(name="linear", adapter="linear", lr=3e-4, method="safe")
 RECIPES = {"default": Recipe(), "paper": PAPER, "linear": LINEAR}
 
 

@@ -1,6 +1,9 @@
 """An empirical lower bound on epsilon, from the scores of many trainings with and without one sample.
 
-(epsilon, delta) limits every test that tries to tell the two apart: P(yes | with) <= e^epsilon P(yes | without) + delta,
+(epsilon, delta) limits every test that tries to tell the two apart,
+
+    P(yes | with) <= e^epsilon P(yes | without) + delta,
+
 and the same with the sides changed. Half of the scores choose the test, the other half measure it, with exact
 (Clopper and Pearson) intervals. A bound above the ledger's epsilon proves the ledger wrong; one below proves nothing.
 """

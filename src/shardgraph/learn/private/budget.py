@@ -39,6 +39,7 @@ class Budget:
 
 PAPER = Budget(30, 1, "paper")  # its figure; vacuous in beta
 DEFAULT = Budget(10, 1e-3, "default")
+ROUNDING = 1e-12  # of decimals: five times 0.2 is within 1, whatever the last bit of a float says
 BUDGETS = {each.name: each for each in (DEFAULT, PAPER)}
 
 
@@ -94,7 +95,8 @@ def largest_epsilon(k: int, budget: Budget, delta: float) -> float:
 
 
 def _fits(k: int, budget: Budget, epsilon: float, delta: float) -> bool:
-    return k * epsilon <= budget.alpha and _log_beta(k, epsilon, delta) <= math.log(budget.beta)
+    log_beta = math.log(budget.beta) + ROUNDING
+    return k * epsilon <= budget.alpha * (1 + ROUNDING) and _log_beta(k, epsilon, delta) <= log_beta
 
 
 def _log_beta(k: int, epsilon: float, delta: float) -> float:

@@ -3,8 +3,8 @@
 Of k samples a Poisson sample holds Binomial(k, rate), and i of them move the clipped sum by at most i clips.
 So k removals cost what a mixture of Gaussians with shifts 0..k and those weights costs, which dp-accounting
 composes: the vector case is dominated by the scalar one (Choquette-Choo, Ganesh, Steinke, Thakurta 2023,
-corollary 4.7), and the bound is tight for Poisson sampling (Ganesh 2024, arXiv 2401.10294). It is never worse
-than the paper's k epsilon. Where its grid would not fit, the paper's formula answers instead (`ledger`).
+corollary 4.7), and the bound is tight for Poisson sampling (Ganesh 2024, arXiv 2401.10294). But for the
+rounding of its grid it is never worse than the paper's k epsilon, which answers where the grid would not fit.
 """
 
 import math

@@ -1,0 +1,86 @@
+"""Second-order prototypes: exact integers, and the discriminant against its textbook formula."""
+
+import numpy as np
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shardgraph.learn.discriminant import discriminant
+from shardgraph.learn.ensemble import Model
+from shardgraph.learn.group import train_group
+from shardgraph.learn.prototypes import BLOCK, SCALE, Prototypes, quantise, total
+from shardgraph.learn.recipe import Recipe
+from tests.strategies import embed, many
+
+
+def samples(count=40, dim=6):
+    return embed(many(count, labels=("ant", "bee", "cat")), dim=dim, most_tokens=2)
+
+
+@given(st.data())
+def test_adding_and_subtracting_in_any_order_gives_the_same_bytes(data):
+    whole = samples()
+    gone = data.draw(st.lists(st.integers(0, 39), unique=True, max_size=39))
+    kept = [i for i in range(40) if i not in gone]
+    left = total([whole], second_order=True)
+    for i in data.draw(st.permutations(gone)):
+        left = left.minus(whole.take([i]))
+    assert left.to_bytes() == total([whole.take(kept)], second_order=True).to_bytes()
+
+
+def test_the_last_sample_leaves_nothing_of_the_second_order():
+    whole = samples()
+    assert not len(total([whole], second_order=True).minus(whole).outer)
+
+
+def test_bytes_round_trip():
+    value = total([samples()], second_order=True)
+    again = Prototypes.from_bytes(value.to_bytes())
+    assert again.outer is not None and np.array_equal(again.outer, value.outer)
+    assert again.to_bytes() == value.to_bytes()
+
+
+def test_outer_products_equal_integer_arithmetic():
+    whole = samples()
+    x = quantise(whole.features).astype(object)  # Python's integers: no rounding anywhere
+    assert (total([whole], second_order=True).outer == x.T @ x).all()
+
+
+def test_a_block_of_products_cannot_leave_the_exact_integers():
+    assert BLOCK * SCALE**2 < 2**53
+
+
+def test_scores_equal_the_textbook_discriminant():
+    whole, s = samples(200), 0.3
+    x = quantise(whole.features) / SCALE
+    labels = np.array(whole.labels)
+    means = np.stack([x[labels == k].mean(axis=0) for k in ("ant", "bee", "cat")])
+    centred = x - means[np.searchsorted(["ant", "bee", "cat"], labels)]
+    within = centred.T @ centred / (len(x) - 3)
+    shrunk = (1 - s) * within + s * np.trace(within) / 6 * np.eye(6)
+    inverse = np.linalg.inv(shrunk)
+    expected = x @ inverse @ means.T - 0.5 * np.einsum("kf,fg,kg->k", means, inverse, means)
+    found = discriminant(total([whole], second_order=True), s).scores(torch.from_numpy(x).float())
+    # float32 weights: six digits of scores whose size is about 10
+    assert np.allclose(found.numpy(), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_one_sample_a_class_falls_back_to_nearest_means():
+    few = samples().take([0, 1, 2])
+    found = discriminant(total([few], second_order=True), 0.5)
+    assert torch.isfinite(found.weights).all()
+
+
+def test_mixing_standardises_both_parts_per_sample():
+    whole = samples(90)
+    recipe = Recipe(epochs=2, mixing=0.6)
+    adapters = {"g": train_group("g", whole, ("ant", "bee", "cat"), recipe, 0)}
+    sums = total([whole], second_order=True)
+    model = Model.assemble(adapters, sums, recipe, 0)
+    unit = torch.nn.functional.normalize(torch.from_numpy(whole.features), dim=1)
+
+    def standardised(y):
+        return (y - y.mean(1, keepdim=True)) / y.std(1, keepdim=True, unbiased=False)
+
+    expected = 0.4 * standardised(model.voices(whole)) + 0.6 * standardised(model.similarity(unit))
+    assert np.allclose(model.scores(whole), expected.numpy(), atol=1e-5)  # float32, sums in another order

@@ -1,0 +1,175 @@
+"""The ensemble against the paper's formulas, spelled out adapter by adapter."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from shardgraph.data.samples import concatenate
+from shardgraph.errors import WorkspaceError
+from shardgraph.learn import inca, masked
+from shardgraph.learn.attention import frozen_attention
+from shardgraph.learn.ensemble import CHUNK, Model, mixing_weight, model_digest
+from shardgraph.learn.group import train_group
+from shardgraph.learn.prototypes import Prototypes, total
+from shardgraph.learn.recipe import PAPER, Recipe
+from tests.strategies import embed, many
+
+RECIPES = [
+    Recipe(method="safe", name="inca", projection="random", heads=2, epochs=3, batch=8, lr=0.05),
+    Recipe(method="safe", name="orthogonal", projection="orthogonal", heads=2, epochs=3, batch=8, lr=0.05, loss="bce"),
+    Recipe(method="safe", name="linear", adapter="linear", epochs=3, batch=8, lr=0.05),
+    Recipe(method="safe", name="no prototypes", heads=2, epochs=3, batch=8, lr=0.05, prototypes=False),
+]
+every_recipe = pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.name)
+
+
+def groups():
+    """Three groups of unequal size; cats are in all, dogs in one."""
+    labels = {"a": ("ant", "bee", "cat"), "b": ("bee", "cat"), "c": ("cat", "dog", "ant")}
+    parts = {}
+    for (name, classes), count in zip(labels.items(), (9, 30, 61), strict=True):
+        rows = [row._replace(id=f"{name}{row.id}") for row in many(count, labels=classes)]
+        parts[name] = embed(rows, dim=8, most_tokens=3)
+    return parts
+
+
+def assembled(recipe):
+    parts = groups()
+    adapters = {n: train_group(n, s, tuple(sorted(set(s.labels))), recipe, 0) for n, s in parts.items()}
+    sums = total(parts.values(), second_order=recipe.second_order)
+    return parts, adapters, Model.assemble(adapters, sums, recipe, 0)
+
+
+def naive_scores(parts, adapters, recipe, sample):
+    """SAFE(z) for one sample in float64: mean of logits per class, mixed with the cosine to class means."""
+    logits = {}
+    for group in adapters.values():
+        if recipe.adapter == "inca":
+            attention = frozen_attention(8, recipe, 0, torch.float64)
+            keys = inca.project(sample, attention, torch.float64)
+            first, second = (torch.from_numpy(x.copy()).double() for x in (group.first, group.second))
+            y = masked.logits(first, second, keys, attention)[0].tolist()
+        else:
+            x = sample.features[0].astype(np.float64)
+            normed = (x - x.mean()) / np.sqrt(x.var() + 1e-5)
+            y = (group.first.astype(np.float64) @ normed + group.second).tolist()
+        for label, value in zip(group.classes, y, strict=True):
+            logits.setdefault(label, []).append(value)
+    voices = np.array([np.mean(logits[label]) for label in sorted(logits)])
+    everyone = concatenate(parts.values())
+    unit = everyone.features / np.linalg.norm(everyone.features, axis=1, keepdims=True).astype(np.float64)
+    z = sample.features[0] / np.linalg.norm(sample.features[0])
+    members = [unit[[own == label for own in everyone.labels]] for label in sorted(logits)]
+    if recipe.second_order:
+        weight, voices = recipe.mixing, standardised(voices)
+        answers = standardised(discriminant_scores(members, z, recipe.shrinkage))
+    else:
+        counts = [group.samples for group in adapters.values() for _ in group.classes]
+        weight = math.exp(-np.mean(counts) / 100) if recipe.prototypes else 0.0
+        means = [own.mean(axis=0) for own in members]
+        answers = np.array([z @ mean / np.linalg.norm(mean) for mean in means])
+    return (1 - weight) * voices + weight * answers
+
+
+def standardised(x):
+    return (x - x.mean()) / x.std()
+
+
+def discriminant_scores(members, z, shrinkage):
+    """Linear discriminant analysis by the textbook: pooled within-class covariance, shrunk to a sphere."""
+    means = [own.mean(axis=0) for own in members]
+    centred = np.concatenate([own - mean for own, mean in zip(members, means, strict=True)])
+    pooled = centred.T @ centred / (len(centred) - len(means))
+    shrunk = (1 - shrinkage) * pooled + shrinkage * np.trace(pooled) / len(pooled) * np.eye(len(pooled))
+    inverse = np.linalg.inv(shrunk)
+    return np.array([z @ inverse @ mean - mean @ inverse @ mean / 2 for mean in means])
+
+
+@every_recipe
+def test_one_pass_equals_the_formula_adapter_by_adapter(recipe):
+    parts, adapters, model = assembled(recipe)
+    asked = embed([row._replace(id=f"q{row.id}") for row in many(6)], dim=8, most_tokens=3)
+    scores = model.scores(asked)
+    assert model.classes == ("ant", "bee", "cat", "dog")
+    for i in range(len(asked)):
+        expected = naive_scores(parts, adapters, recipe, asked.take([i]))
+        # float32 against float64; prototypes are rounded to 2^-16, which an inverse covariance makes ten times larger
+        np.testing.assert_allclose(scores[i], expected, rtol=1e-3, atol=1e-3)
+
+
+@every_recipe
+def test_predictions_are_the_highest_scores_also_beyond_one_chunk(recipe):
+    _, _, model = assembled(recipe)
+    asked = embed(many(CHUNK + 7), dim=8, most_tokens=3)
+    scores = model.scores(asked)
+    assert scores.shape == (CHUNK + 7, 4)
+    assert model.predict(asked) == [model.classes[i] for i in scores.argmax(axis=1)]
+    assert len(set(model.predict(asked))) == 4
+    assert model.scores(asked.take([])).shape == (0, 4)
+
+
+def test_lambda_follows_the_mean_number_of_samples_per_adapter():
+    # m = (10 * 2 + 40 * 1) / 3 = 20, lambda = exp(-20 / 100)
+    assert mixing_weight([(10, 2), (40, 1)], PAPER) == math.exp(-0.2)
+    assert mixing_weight([(10, 2), (40, 1)], replace(PAPER, prototypes=False)) == 0.0
+    assert mixing_weight([], PAPER) == 1.0
+    assert mixing_weight([(10, 2)], Recipe(method="second", mixing=0.7)) == 0.7
+
+
+@every_recipe
+def test_a_class_without_samples_is_not_predicted(recipe):
+    parts, _, _ = assembled(recipe)
+    left = {n: s.take([i for i, la in enumerate(s.labels) if la != "dog"]) for n, s in parts.items()}
+    adapters = {n: train_group(n, s, tuple(sorted(set(s.labels))), recipe, 0) for n, s in left.items()}
+    sums = total(left.values(), second_order=recipe.second_order)
+    model = Model.assemble(adapters, sums, recipe, 0)
+    dogs = concatenate(parts.values())
+    dogs = dogs.take([i for i, label in enumerate(dogs.labels) if label == "dog"])
+    assert model.classes == ("ant", "bee", "cat")
+    assert set(model.predict(dogs)) <= {"ant", "bee", "cat"}
+
+
+def test_without_any_adapter_the_prototypes_answer():
+    samples = embed(many(40), dim=8)
+    model = Model.assemble({}, total([samples]), Recipe(method="safe"), 0)
+    unit = samples.features / np.linalg.norm(samples.features, axis=1, keepdims=True)
+    means = np.stack([unit[[own == label for own in samples.labels]].mean(axis=0) for label in model.classes])
+    cosine = unit @ (means / np.linalg.norm(means, axis=1, keepdims=True)).T
+    assert model.weight == 1.0
+    assert model.predict(samples) == [model.classes[i] for i in cosine.argmax(axis=1)]
+
+
+@every_recipe
+def test_a_class_without_an_adapter_is_answered_by_its_prototype(recipe):
+    """Its group has nothing to compare it with; the others' adapters speak, and must not drown it."""
+    parts, adapters, _ = assembled(recipe)
+    eels = embed([row._replace(id=f"eel{row.id}") for row in many(12, labels=["eel"])], dim=8)
+    sums = total([*parts.values(), eels], second_order=recipe.second_order)
+    model = Model.assemble(adapters, sums, replace(recipe, prototypes=True), 0)
+    scores = model.scores(concatenate([eels, *parts.values()]))
+    rank = (scores > scores[:, [model.classes.index("eel")]]).sum(axis=1)
+    assert rank[:12].mean() < rank[12:].mean() - 0.5, "eels look more like eels than the others do"
+
+
+@every_recipe
+def test_a_model_that_knows_nothing_says_so(recipe):
+    model = Model.assemble({}, Prototypes(), Recipe(method="safe"), 0)
+    with pytest.raises(WorkspaceError, match="knows no class"):
+        model.predict(embed(many(1)))
+
+
+def test_the_digest_covers_names_adapters_prototypes_classes_and_lambda():
+    base = ({"a": "1", "b": "2"}, "p", ("x", "y"), 0.5)
+    changed = [
+        ({"a": "2", "b": "1"}, *base[1:]),
+        ({"a": "1", "c": "2"}, *base[1:]),
+        ({"a": "1"}, *base[1:]),
+        (base[0], "q", *base[2:]),
+        (*base[:2], ("xy",), 0.5),
+        (*base[:3], np.nextafter(0.5, 1).item()),
+    ]
+    assert len({model_digest(*base), *(model_digest(*other) for other in changed)}) == 7
+    assert model_digest({"b": "2", "a": "1"}, *base[1:]) == model_digest(*base)

@@ -1,0 +1,103 @@
+"""One contract over every executor: the bytes of train_group, whoever runs it and in whatever company."""
+
+from pathlib import Path
+
+import pytest
+
+from shardgraph.data import shardfile
+from shardgraph.data.samples import concatenate
+from shardgraph.digest import digest
+from shardgraph.errors import DamagedFile
+from shardgraph.learn.executors import GroupTask, ProcessExecutor, SerialExecutor, choose_executor
+from shardgraph.learn.executors.choose import FEW
+from shardgraph.learn.group import train_group
+from shardgraph.learn.recipe import Recipe
+from tests.strategies import embed, many
+
+EXECUTORS = {"serial": SerialExecutor, "one process": lambda: ProcessExecutor(1), "two processes": lambda: ProcessExecutor(2)}
+RECIPES = [
+    Recipe(projection="orthogonal", heads=2, epochs=2, batch=4, lr=0.05),
+    Recipe(projection="random", loss="bce", epochs=2, batch=4, lr=0.05),
+    Recipe(adapter="linear", epochs=2, batch=4, lr=0.05),
+]
+every_executor = pytest.mark.parametrize("executor", EXECUTORS)
+
+
+@pytest.fixture
+def files(tmp_path):
+    """Three shard files: ants and bees, bees and cats, dogs alone."""
+    made = {}
+    for name, labels in {"ab": ("ant", "bee"), "bc": ("bee", "cat"), "d": ("dog",)}.items():
+        samples = embed([row._replace(id=name + row.id) for row in many(11, labels=labels)], dim=32, most_tokens=3)
+        path = tmp_path / name
+        path.write_bytes(shardfile.to_bytes(samples))
+        made[name] = (samples, (str(path), digest(path.read_bytes())))
+    return made
+
+
+def tasks_for(files, folder):
+    """Groups of one shard, of two members, and of a member that learns from another shard; every recipe."""
+    shapes = {"one": (["ab"], []), "two": (["ab", "bc"], []), "reads": (["bc"], ["d"])}
+    return [
+        GroupTask(
+            name=f"{name} {i}",
+            members=tuple(files[n][1] for n in members),
+            others=tuple(files[n][1] for n in others),
+            recipe=recipe.to_json(),
+            seed=5,
+            output=str(folder / f"{name} {i}"),
+        )
+        for i, recipe in enumerate(RECIPES)
+        for name, (members, others) in shapes.items()
+    ]
+
+
+def expected(files, task):
+    names = [Path(path).name for path, _ in task.members + task.others]
+    members = {label for path, _ in task.members for label in files[Path(path).name][0].labels}
+    samples = concatenate(files[name][0] for name in names)
+    return train_group(task.name, samples, tuple(sorted(members)), Recipe.from_json(task.recipe), 5)
+
+
+@every_executor
+def test_results_and_files_are_those_of_train_group(executor, files, tmp_path):
+    folder = tmp_path / "out"
+    folder.mkdir()
+    tasks = tasks_for(files, folder)
+    for task in tasks:
+        Path(task.output).touch()
+    results = {result.name: result for result in EXECUTORS[executor]().run(tasks)}
+    assert set(results) == {task.name for task in tasks}
+    for task in tasks:
+        adapters = expected(files, task)
+        assert Path(task.output).read_bytes() == adapters.to_bytes()
+        result = results[task.name]
+        assert (result.digest, result.samples) == (adapters.digest, adapters.samples)
+        assert result.adapters == len(adapters.classes)
+
+
+@every_executor
+def test_a_shard_that_was_changed_is_an_error_and_no_model(executor, files, tmp_path):
+    path = Path(files["ab"][1][0])
+    path.write_bytes(path.read_bytes()[:-1] + b"\x77")
+    task = tasks_for(files, tmp_path)[0]
+    Path(task.output).touch()
+    with pytest.raises(DamagedFile, match="torn or was changed"):
+        list(EXECUTORS[executor]().run([task]))
+    assert Path(task.output).read_bytes() == b""
+
+
+def test_a_task_survives_json(files, tmp_path):
+    for task in tasks_for(files, tmp_path):
+        assert GroupTask.from_json(task.to_json()) == task
+
+
+def test_nothing_to_do_needs_no_worker():
+    assert list(ProcessExecutor(2).run([])) == []
+
+
+def test_many_groups_get_processes_and_a_few_do_not(files, tmp_path):
+    task = tasks_for(files, tmp_path)[0]
+    assert isinstance(choose_executor([task] * FEW, None), SerialExecutor)
+    assert isinstance(choose_executor([task] * 99, 1), SerialExecutor)
+    assert isinstance(choose_executor([task], 2), ProcessExecutor)
