@@ -120,7 +120,6 @@ def recipes() -> st.SearchStrategy[Recipe]:
         lr=st.just(0.05),
         prototypes=st.booleans(),
         method=st.sampled_from(("second", "safe")),
-        method=st.sampled_from(("second", "safe")),
     )
 
 

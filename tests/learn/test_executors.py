@@ -7,14 +7,18 @@ import pytest
 from shardgraph.data import shardfile
 from shardgraph.data.samples import concatenate
 from shardgraph.digest import digest
-from shardgraph.errors import DamagedFile
+from shardgraph.errors import DamagedFile, WorkspaceError
 from shardgraph.learn.executors import GroupTask, ProcessExecutor, SerialExecutor, choose_executor
 from shardgraph.learn.executors.choose import FEW
 from shardgraph.learn.group import train_group
 from shardgraph.learn.recipe import Recipe
 from tests.strategies import embed, many
 
-EXECUTORS = {"serial": SerialExecutor, "one process": lambda: ProcessExecutor(1), "two processes": lambda: ProcessExecutor(2)}
+EXECUTORS = {
+    "serial": SerialExecutor,
+    "one process": lambda: ProcessExecutor(1),
+    "two processes": lambda: ProcessExecutor(2),
+}
 RECIPES = [
     Recipe(projection="orthogonal", heads=2, epochs=2, batch=4, lr=0.05),
     Recipe(projection="random", loss="bce", epochs=2, batch=4, lr=0.05),
@@ -85,6 +89,15 @@ def test_a_shard_that_was_changed_is_an_error_and_no_model(executor, files, tmp_
     with pytest.raises(DamagedFile, match="torn or was changed"):
         list(EXECUTORS[executor]().run([task]))
     assert Path(task.output).read_bytes() == b""
+
+
+@every_executor
+def test_a_worker_that_outlived_its_command_writes_nothing(executor, files, tmp_path):
+    """Its place in the scratch folder was swept away; what it learned from may be forgotten by now."""
+    task = tasks_for(files, tmp_path)[0]
+    with pytest.raises(WorkspaceError, match="its command has ended"):
+        list(EXECUTORS[executor]().run([task]))
+    assert not Path(task.output).exists()
 
 
 def test_a_task_survives_json(files, tmp_path):

@@ -13,5 +13,8 @@ def test_the_fingerprint_names_library_versions_and_the_machine():
 def test_a_difference_is_named_with_both_values():
     ours, theirs = dict(fingerprint()), {**dict(fingerprint()), "torch": "1.0", "moon": "full"}
     assert difference(ours, ours) == ""
-    assert difference(ours, theirs) == f"moon is 'unknown' here, was 'full'; torch is '{torch.__version__}' here, was '1.0'"
+    assert (
+        difference(ours, theirs)
+        == f"moon is 'unknown' here, was 'full'; torch is '{torch.__version__}' here, was '1.0'"
+    )
     assert fingerprint_digest(tuple(ours.items())) != fingerprint_digest(tuple(theirs.items()))

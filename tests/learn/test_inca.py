@@ -58,13 +58,11 @@ def test_padding_does_not_reach_the_logits(projection):
     for i in range(len(samples)):
         alone = inca.project(samples.take([i]), attention, torch.float64)
         assert alone.bias is None
-        torch.testing.assert_close(
-            inca.forward(q, v, alone, attention).logits[0], together[i], **ORDER_OF_SUMS
-        )
+        torch.testing.assert_close(inca.forward(q, v, alone, attention).logits[0], together[i], **ORDER_OF_SUMS)
 
 
 def test_taking_rows_equals_projecting_those_samples_alone():
-    samples, attention, keys, q, v = problem("random", most_tokens=1)
+    samples, attention, keys, _, _ = problem("random", most_tokens=1)
     taken = keys.take(torch.tensor([4, 1]))
     alone = inca.project(samples.take([4, 1]), attention, torch.float64)
     # A matrix product of fewer rows may sum in another order.

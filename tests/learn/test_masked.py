@@ -65,7 +65,9 @@ def test_one_sample_elsewhere_changes_unrelated_adapters_of_the_masked_reference
         settings = {"epochs": RECIPE.epochs, "batch": RECIPE.batch, "lr": RECIPE.lr, "seed": 0}
         q, _ = masked.train_masked(q, v, problem, weight_decay=RECIPE.weight_decay, **settings)
         trained.append(q[: len(GROUPS["here"])])
-        exact.append({name: train_group(name, part, tuple(sorted(GROUPS[name])), RECIPE, 0) for name, part in groups.items()})
+        exact.append(
+            {name: train_group(name, part, tuple(sorted(GROUPS[name])), RECIPE, 0) for name, part in groups.items()}
+        )
 
     assert not torch.equal(*trained)
     assert exact[0]["here"].to_bytes() == exact[1]["here"].to_bytes()

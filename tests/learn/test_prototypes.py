@@ -42,15 +42,6 @@ def test_when_the_last_sample_leaves_the_bytes_are_those_of_the_beginning(second
     assert gone.plus(samples).to_bytes() == total([samples], second_order=second_order).to_bytes()
 
 
-def test_second_order_sums_are_the_outer_products_exactly():
-    samples = embed(many(30), dim=5)
-    x = quantise(samples.features)
-    by_hand = sum(np.outer(row, row) for row in x.astype(object))  # Python's integers know no rounding
-    prototypes = total([samples], second_order=True)
-    assert prototypes.outer.tolist() == by_hand.tolist()
-    assert Prototypes.from_bytes(prototypes.to_bytes()).outer.tolist() == by_hand.tolist()
-
-
 @pytest.mark.parametrize("rows_at_a_time", [1, 7, 10**6])
 def test_how_many_rows_are_summed_at_a_time_changes_no_byte(monkeypatch, rows_at_a_time):
     parts = [embed(many(30)[i : i + 4]) for i in range(0, 30, 4)]

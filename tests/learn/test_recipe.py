@@ -22,7 +22,15 @@ def test_changes_show_in_the_name_and_none_is_no_change():
 
 @pytest.mark.parametrize(
     "setting",
-    [{"adapter": "lora"}, {"projection": "none"}, {"loss": "mse"}, {"epochs": 0}, {"batch": 0}, {"heads": -1}, {"lr": 0}],
+    [
+        {"adapter": "lora"},
+        {"projection": "none"},
+        {"loss": "mse"},
+        {"epochs": 0},
+        {"batch": 0},
+        {"heads": -1},
+        {"lr": 0},
+    ],
 )
 def test_a_setting_that_makes_no_sense_is_named(setting):
     with pytest.raises(ConfigError, match=next(iter(setting))):

@@ -77,13 +77,14 @@ class Catalogue:
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
         """All of the block's writes, or none of them."""
-        self._db.execute("BEGIN IMMEDIATE")
         try:
+            self._db.execute("BEGIN IMMEDIATE")
             yield self._db
+            self._db.execute("COMMIT")
         except BaseException:
-            self._db.execute("ROLLBACK")
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
             raise
-        self._db.execute("COMMIT")
 
     def all(self, sql: str, *values: object) -> list[tuple]:
         """All rows of a query."""

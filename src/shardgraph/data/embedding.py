@@ -7,7 +7,7 @@ killed run did them already, say) changes no bit: see `shardgraph.data.backbones
 
 import os
 from collections import defaultdict, deque
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ from itertools import islice
 
 import numpy as np
 
-from shardgraph.data.backbones.base import Backbone, Embedded, Prepared
+from shardgraph.data.backbones.base import Backbone, Bucket, Embedded, Prepared
 from shardgraph.data.backbones.numerics import exact_numerics, one_thread
 from shardgraph.data.records import TEXT, Record
 from shardgraph.data.samples import Samples
@@ -84,9 +84,8 @@ class _Part:
 @contextmanager
 def _crew(backbone: Backbone, workers: int | None) -> Iterator[_Crew]:
     """Threads for the duration; on the CPU the same ones decode and pass, so that no core waits."""
-    workers = workers or min(os.cpu_count() or 1, 16)
     alone = backbone.device.type != "cpu" or not backbone.concurrent
-    decoders = ThreadPoolExecutor(workers, "shardgraph-decode")
+    decoders = ThreadPoolExecutor(workers or min(_cores(), 8 if alone else 16), "shardgraph-decode")
     passers = ThreadPoolExecutor(1, "shardgraph-pass") if alone else decoders
     with exact_numerics():
         try:
@@ -94,6 +93,11 @@ def _crew(backbone: Backbone, workers: int | None) -> Iterator[_Crew]:
         finally:
             for pool in (decoders, passers):
                 pool.shutdown(cancel_futures=True)
+
+
+def _cores() -> int:
+    """The cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _in_flight(crew: _Crew, records: Iterator[Record], chunk: int) -> Iterator[_Part]:
@@ -113,7 +117,7 @@ def _in_flight(crew: _Crew, records: Iterator[Record], chunk: int) -> Iterator[_
 
 def _start_passes(crew: _Crew, part: _Part) -> None:
     """Send a part's samples to the network, bucket by bucket, as soon as each batch is full."""
-    buckets: defaultdict[Hashable, list[tuple[int, Prepared]]] = defaultdict(list)
+    buckets: defaultdict[Bucket, list[tuple[int, Prepared]]] = defaultdict(list)
     one_thread()  # for `rows`, which may try a pass here
     for i, (record, future) in enumerate(zip(part.records, part.prepared, strict=True)):
         try:

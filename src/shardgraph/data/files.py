@@ -24,6 +24,13 @@ def scratch_path(root: Path) -> Path:
     return folder / uuid.uuid4().hex
 
 
+def scratch_file(root: Path) -> Path:
+    """An empty file below the scratch folder, for somebody else to fill while it is there."""
+    path = scratch_path(root)
+    path.touch(exist_ok=False)
+    return path
+
+
 def write_file(root: Path, path: Path, raw: bytes, mode: int = 0o644) -> None:
     """Put `raw` at `path`: afterwards it is there in full, and what was there before is destroyed."""
     new = scratch_path(root)
@@ -49,7 +56,10 @@ def adopt(root: Path, new: Path, path: Path) -> None:
 
 
 def destroy(path: Path) -> None:
-    """Overwrite, sync and unlink a file; nothing to do if it is not there."""
+    """Overwrite, sync and unlink a file; nothing to do if it is not there.
+
+    Should the unlinking not last, what comes back is zeros.
+    """
     with contextlib.suppress(FileNotFoundError):
         with path.open("r+b") as file:
             left = os.fstat(file.fileno()).st_size
@@ -58,30 +68,41 @@ def destroy(path: Path) -> None:
             file.flush()
             os.fsync(file.fileno())
         path.unlink()
-        sync_folder(path.parent)
 
 
 def destroy_with_folder(path: Path) -> None:
     """Destroy a file, and its folder if that is empty then: an empty folder would remember."""
     destroy(path)
+    with contextlib.suppress(FileNotFoundError):
+        sync_folder(path.parent)
     with contextlib.suppress(OSError):
         path.parent.rmdir()
 
 
 def sweep(root: Path) -> None:
-    """Destroy what an interrupted process left in the scratch folder."""
+    """Destroy what an interrupted process left in the scratch folder.
+
+    A file that was about to be replaced may still be in place and have its second name here: then the
+    name goes, and not the bytes.
+    """
     folder = root / "scratch"
     if folder.is_dir():
-        for path in folder.iterdir():
-            destroy(path)
+        for path in list(folder.iterdir()):
+            if path.stat().st_nlink > 1 and _in_place(root, path):
+                path.unlink()
+            else:
+                destroy(path)
 
 
 def read_file(path: Path) -> bytearray:
     """The bytes of a file that must be there."""
     try:
         with path.open("rb", buffering=0) as file:
-            raw = bytearray(os.fstat(file.fileno()).st_size)
-            del raw[file.readinto(raw) or 0 :]
+            raw, done = bytearray(os.fstat(file.fileno()).st_size), 0
+            with memoryview(raw) as view:
+                while count := file.readinto(view[done:]):  # one call reads 2 GiB at most
+                    done += count
+            del raw[done:]
             return raw
     except FileNotFoundError:
         raise DamagedFile(f"{path} is missing; restore it from a backup, or forget what it held") from None
@@ -106,3 +127,9 @@ def sync_folder(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _in_place(root: Path, path: Path) -> bool:
+    """Whether a file of the scratch folder is also a file outside of it."""
+    others = (other for other in root.rglob("*") if other.parent != path.parent and other.is_file())
+    return any(path.samefile(other) for other in others)

@@ -1,11 +1,18 @@
 """One writer: an OS lock that dies with its process, never a pid file that outlives it."""
 
-import fcntl
 import os
 from pathlib import Path
 from types import TracebackType
 
-from shardgraph.errors import WorkspaceBusy
+from shardgraph.errors import WorkspaceBusy, WorkspaceError
+
+try:
+    import fcntl
+except ImportError:
+    raise WorkspaceError(
+        "a workspace needs Linux or macOS: this system has no file locks that end with their process (flock); "
+        "on Windows, use the Windows Subsystem for Linux"
+    ) from None
 
 
 class WriteLock:
@@ -22,20 +29,30 @@ class WriteLock:
 
     def __enter__(self) -> "WriteLock":
         if self._depth == 0:
-            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                os.close(descriptor)
-                raise WorkspaceBusy(
-                    f"another process is writing to {self._path.parent}; wait for it to finish, then try again"
-                ) from None
-            self._descriptor = descriptor
+            self._acquire()
         self._depth += 1
         return self
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._depth -= 1
-        if self._depth == 0 and self._descriptor is not None:
-            os.close(self._descriptor)
+        if self._depth <= 0:
+            self.release()
+
+    def release(self) -> None:
+        """Give the lock back, however deep; nothing to do if it is not held."""
+        descriptor, self._depth = self._descriptor, 0
+        if descriptor is not None:
+            fcntl.flock(descriptor, fcntl.LOCK_UN)  # first, so that a Ctrl-C costs a descriptor and not the lock
             self._descriptor = None
+            os.close(descriptor)
+
+    def _acquire(self) -> None:
+        self.release()  # a Ctrl-C may have come between taking the lock and noting it
+        self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self.release()
+            raise WorkspaceBusy(
+                f"another process is writing to {self._path.parent}; wait for it to finish, then try again"
+            ) from None

@@ -4,7 +4,7 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from shardgraph.data.samples import TRAIN
+from shardgraph.data.samples import TEST, TRAIN
 from shardgraph.errors import InputError
 
 IMAGE, TEXT, EMBEDDING = "image", "text", "embedding"
@@ -27,6 +27,14 @@ class Record:
     source: str = ""
     subject: str = ""
     split: str = TRAIN
+
+    def __post_init__(self) -> None:
+        if not self.id:
+            raise InputError("every sample must have an id that is not empty")
+        if not self.label:
+            raise InputError(f"every sample must have a label that is not empty, {self.id!r} has none", [self.id])
+        if self.split not in (TRAIN, TEST):
+            raise InputError(f"split must be 'train' or 'test', got {self.split!r} for {self.id!r}", [self.id])
 
 
 def content(payload: Payload) -> bytes:

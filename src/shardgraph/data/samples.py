@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -66,6 +67,42 @@ class Samples:
         return self if order == list(range(len(self))) else self.take(order)
 
 
+def from_arrays(
+    X: np.ndarray,
+    labels: Iterable[Any],
+    ids: Iterable[Any] | None = None,
+    sources: Iterable[str] = (),
+    dtype: str = "float16",
+    *,
+    subjects: Iterable[str] = (),
+    splits: Iterable[str] = (),
+) -> Samples:
+    """Tokens [n, t, d] or features [n, d] as samples; without `ids` the row numbers serve."""
+    X, names = np.ascontiguousarray(X), tuple(str(label) for label in labels)
+    keys = tuple(str(i) for i in (range(len(names)) if ids is None else ids))
+    columns = [tuple(map(str, column)) for column in (sources, subjects, splits)]
+    if X.ndim not in (2, 3) or not len(X) == len(names) == len(keys):
+        raise InputError(
+            f"X must be [n, t, d] or [n, d] with a label and an id per row, "
+            f"got {X.shape}, {len(names)} labels and {len(keys)} ids"
+        )
+    if any(column and len(column) != len(names) for column in columns):
+        raise InputError(f"sources, subjects and splits must have {len(names)} rows, got {[*map(len, columns)]}")
+    tokens = X[:, None, :] if X.ndim == 2 else X
+    features = X if X.ndim == 2 else X.mean(axis=1, dtype=np.float64)
+    n, t, d = tokens.shape
+    return Samples(
+        ids=keys,
+        labels=names,
+        tokens=tokens.reshape(n * t, d).astype(dtype),
+        offsets=np.arange(n + 1, dtype=np.int64) * t,
+        features=np.ascontiguousarray(features, np.float32),
+        sources=columns[0],
+        subjects=columns[1],
+        splits=columns[2],
+    )
+
+
 def concatenate(parts: Iterable[Samples]) -> Samples:
     """All samples of the parts, one after the other."""
     parts = list(parts)
@@ -90,12 +127,15 @@ def concatenate(parts: Iterable[Samples]) -> Samples:
 
 def check(samples: Samples) -> Samples:
     """The samples, if they can be learned from; otherwise an error that names the first that cannot."""
+    _check_shapes(samples)
     seen: set[str] = set()
     twice = [i for i in samples.ids if i in seen or seen.add(i)]  # type: ignore[func-returns-value]
     if twice:
         raise DuplicateSample(f"ids must be unique, got {some(twice)} more than once", twice)
     if any(not i for i in samples.ids):
         raise InputError("every sample must have an id that is not empty")
+    if any("\ud800" <= letter <= "\udfff" for letter in "".join((*samples.ids, *samples.labels, *samples.sources))):
+        raise InputError("ids, labels and sources must be valid text, got half of a surrogate pair")
     if any(not label for label in samples.labels):
         raise InputError("every sample must have a label that is not empty")
     odd = sorted(set(samples.splits) - {TRAIN, TEST})
@@ -112,3 +152,12 @@ def check(samples: Samples) -> Samples:
         names = [samples.ids[i] for i in sorted(bad)]
         raise InputError(f"embeddings must be finite, got NaN or infinity in {some(names)}", names)
     return samples
+
+
+def _check_shapes(samples: Samples) -> None:
+    if samples.tokens.ndim != 2 or samples.features.ndim != 2:
+        shapes = f"{samples.tokens.shape} and {samples.features.shape}"
+        raise InputError(f"tokens must be [rows, d] and features must be [n, f], got {shapes}")
+    steps, ends = np.diff(samples.offsets), samples.offsets[[0, -1]].tolist()
+    if (steps < 0).any() or ends != [0, len(samples.tokens)]:
+        raise InputError(f"offsets must rise from 0 to the {len(samples.tokens)} rows of tokens, got {ends}")

@@ -7,8 +7,10 @@ and doing the move again from either gives the same bytes.
 """
 
 import mmap
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+
+import numpy as np
 
 from shardgraph.data import shardfile
 from shardgraph.data.catalogue import Catalogue
@@ -18,6 +20,7 @@ from shardgraph.digest import digest, keyed_hash
 from shardgraph.errors import DamagedFile
 
 TEST_BUCKETS = 16
+CHUNK_BYTES = 64 << 20  # of embeddings in one file of the inbox
 Progress = Callable[[int, int], None]
 _Chunk = tuple[Samples, dict[str, int]]  # a mapped file of the inbox, and the row of every id
 
@@ -46,24 +49,36 @@ class Store:
         folder = {"inbox": "inbox", "shard": "shards", "test": "heldout"}[kind]
         return self.root / folder / name[:2] / f"{name}.safetensors"
 
-    def read(self, unit: str) -> Samples:
-        """The samples of a unit, checked against the digest in the catalogue."""
+    def read(self, unit: str, *, settled: bool = False) -> Samples:
+        """The samples of a unit, checked against the digest in the catalogue.
+
+        A unit that is being rewritten may be the old file or the new one, unless `settled` ones are asked for.
+        """
         raw = read_file(self.path(unit))
         found = self.catalogue.one("SELECT digest, dirty FROM units WHERE name = ?", unit)
-        if found is None or (digest(raw) != found[0] and not found[1]):
+        if found is None or (digest(raw) != found[0] and (settled or not found[1])):
             raise DamagedFile(f"{self.path(unit)} ({unit}) is torn or was changed: restore it from a backup")
         return shardfile.from_bytes(raw)
 
     def put_inbox(self, samples: Samples) -> None:
-        """Add checked samples, to wait for the next placement."""
+        """Add checked samples, to wait for the next placement: in files of bounded size, all of them or none.
+
+        The files are known to the catalogue before they are written, so that `drop_empty_inbox` finds
+        and destroys what a crash left.
+        """
         last = self.catalogue.one("SELECT max(CAST(substr(name, 7) AS INTEGER)) FROM units WHERE name LIKE 'inbox:%'")
-        unit = f"inbox:{(last[0] or 0) + 1 if last else 1}"
-        raw = shardfile.to_bytes(samples)
-        write_file(self.root, self.path(unit), raw)
-        columns = (samples.ids, samples.labels, samples.sources, samples.subjects, samples.splits)
+        first = (last[0] or 0) + 1 if last else 1
+        chunks = {f"inbox:{first + i}": rows for i, rows in enumerate(_bounded(samples))}
         with self.catalogue.transaction() as db:
-            db.execute("INSERT INTO units (name, digest) VALUES (?, ?)", (unit, digest(raw)))
-            rows = [(*row, unit) for row in zip(*columns, strict=True)]
+            db.executemany("INSERT INTO units (name, digest, dirty) VALUES (?, '', 1)", [(unit,) for unit in chunks])
+        digests = {unit: self._put_chunk(unit, samples.take(rows)) for unit, rows in chunks.items()}
+        units = [unit for unit, rows in chunks.items() for _ in rows]
+        columns = (samples.ids, samples.labels, samples.sources, samples.subjects, samples.splits, units)
+        with self.catalogue.transaction() as db:
+            db.executemany(
+                "UPDATE units SET digest = ?, dirty = 0 WHERE name = ?", [(d, u) for u, d in digests.items()]
+            )
+            rows = list(zip(*columns, strict=True))
             db.executemany("INSERT INTO samples (id,label,source,subject,split,unit) VALUES (?,?,?,?,?,?)", rows)
 
     def place(self, progress: Progress = lambda done, of: None) -> None:
@@ -104,6 +119,11 @@ class Store:
             db.executemany("INSERT OR IGNORE INTO units (name, digest) VALUES (?, '')", units)
             db.executemany("UPDATE units SET dirty = 1 WHERE name = ?", units)
 
+    def _put_chunk(self, unit: str, samples: Samples) -> str:
+        raw = shardfile.to_bytes(samples)
+        write_file(self.root, self.path(unit), raw)
+        return digest(raw)
+
     def _place_one(self, unit: str, inbox: "dict[str, _Chunk]") -> None:
         arriving = self.catalogue.all("SELECT id, unit FROM samples WHERE target = ?", unit)
         parts = [self.read(unit)] if self.path(unit).exists() else []
@@ -136,6 +156,20 @@ class Store:
                 mapped = shardfile.from_bytes(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
             chunks[unit] = (mapped, {sample: i for i, sample in enumerate(mapped.ids)})
         return chunks
+
+
+def _bounded(samples: Samples) -> Iterator[range]:
+    """Consecutive rows whose tokens and features take up to CHUNK_BYTES, or one row that takes more."""
+    row = samples.tokens.shape[1] * samples.tokens.itemsize
+    sizes = np.diff(samples.offsets) * row + samples.features.shape[1] * samples.features.itemsize
+    start, held = 0, 0
+    for i, size in enumerate(sizes.tolist()):
+        if i > start and held + size > CHUNK_BYTES:
+            yield range(start, i)
+            start, held = i, 0
+        held += size
+    if len(samples):
+        yield range(start, len(samples))
 
 
 def _chosen(unit: str, parts: list[Samples], wanted: set[str]) -> Samples:

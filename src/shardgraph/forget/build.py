@@ -4,11 +4,12 @@ The key of a group is a digest of all that its training is a function of. A key 
 with its file is built; anything else is work. Like make, with digests instead of timestamps.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from shardgraph.data.files import adopt, scratch_path, write_file
+from shardgraph.data.files import adopt, scratch_file, write_file
 from shardgraph.data.store import Store, shard_unit
 from shardgraph.digest import digest
 from shardgraph.forget.config import Config
@@ -16,8 +17,7 @@ from shardgraph.forget.manifest import Manifest, destroy_group, group_path, load
 from shardgraph.graph import ShardGraph
 from shardgraph.learn.ensemble import mixing_weight, model_digest
 from shardgraph.learn.executors import Executor, GroupResult, GroupTask
-from shardgraph.learn.fingerprint import fingerprint, fingerprint_digest
-from shardgraph.learn.group import ALGORITHM
+from shardgraph.learn.fingerprint import Numerics, fingerprint_digest
 from shardgraph.learn.prototypes import Prototypes, total
 
 PROTOTYPES = "prototypes"  # their row among the built; group rows are prefixed, so no name can collide
@@ -37,18 +37,17 @@ class Wanted:
     adapters: int
 
 
-def current_graph(store: Store, config: Config) -> ShardGraph:
-    """The shard graph, given the shards that hold samples."""
-    present = [unit.removeprefix("shard:") for unit in store.catalogue.unit_labels() if unit.startswith("shard:")]
-    return config.the_topology().graph(present)
+def graph_over(units: Iterable[str], config: Config) -> ShardGraph:
+    """The shard graph, given the units that hold samples."""
+    return config.the_topology().graph(u.removeprefix("shard:") for u in units if u.startswith("shard:"))
 
 
-def wanted_groups(store: Store, config: Config) -> dict[str, Wanted]:
-    """Every group that has something to learn, with its key."""
+def wanted_groups(store: Store, config: Config, numerics: Numerics) -> dict[str, Wanted]:
+    """Every group that has something to learn, with its key under these numerics."""
     labels, digests = store.catalogue.unit_labels(), store.catalogue.unit_digests()
-    base = digest(config.digest, fingerprint_digest(fingerprint()), ALGORITHM)
+    base = digest(config.digest, fingerprint_digest(numerics))
     wanted = {}
-    for group in current_graph(store, config).groups():
+    for group in graph_over(labels, config).groups():
         members = tuple(u for u in map(shard_unit, group.members) if u in labels)
         units = tuple(u for u in map(shard_unit, group.neighbourhood) if u in labels)
         seen = {label for unit in units for label in labels[unit]}
@@ -72,18 +71,25 @@ def missing_groups(store: Store, wanted: dict[str, Wanted]) -> list[Wanted]:
     ]
 
 
-def build(store: Store, config: Config, choose: Choose, progress: Progress = lambda what, done, of: None) -> Manifest:
+def build(
+    store: Store,
+    config: Config,
+    numerics: Numerics,
+    choose: Choose,
+    progress: Progress = lambda what, done, of: None,
+) -> Manifest:
     """Make the built state match the wanted one, and publish it. Can be repeated and interrupted."""
-    wanted = wanted_groups(store, config)
+    wanted = wanted_groups(store, config, numerics)
     drop_unwanted(store, wanted)
-    tasks = [task_for(store, config, group, str(scratch_path(store.root))) for group in missing_groups(store, wanted)]
+    tasks = tasks_for(store, config, missing_groups(store, wanted), lambda: str(scratch_file(store.root)))
     outputs = {task.name: task.output for task in tasks}
     progress("training", 0, len(tasks))
-    for done, result in enumerate(_run(choose, tasks), start=1):
-        _record(store, result, wanted[result.name].key, outputs[result.name])
-        progress("training", done, len(tasks))
+    with closing(_run(choose, tasks)) as results:  # an interruption ends the workers, too
+        for done, result in enumerate(results, start=1):
+            _record(store, result, wanted[result.name].key, outputs[result.name])
+            progress("training", done, len(tasks))
     build_prototypes(store, config, progress)
-    return publish(store, config, wanted, dict(fingerprint()))
+    return publish(store, config, wanted, numerics)
 
 
 def drop_unwanted(store: Store, wanted: dict[str, Wanted]) -> None:
@@ -96,15 +102,17 @@ def drop_unwanted(store: Store, wanted: dict[str, Wanted]) -> None:
                 db.execute("DELETE FROM built WHERE name = ?", (row,))
 
 
-def task_for(store: Store, config: Config, wanted: Wanted, output: str) -> GroupTask:
-    """The task that builds a group at `output`."""
-    digests = store.catalogue.unit_digests()
+def tasks_for(store: Store, config: Config, groups: Iterable[Wanted], output: Callable[[], str]) -> list[GroupTask]:
+    """The tasks that build groups, each at a path that `output` gives."""
+    digests, recipe = store.catalogue.unit_digests(), config.the_recipe().to_json()
 
     def files(units: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
         return tuple((str(store.path(unit)), digests[unit]) for unit in units)
 
-    recipe = config.the_recipe().to_json()
-    return GroupTask(wanted.name, files(wanted.members), files(wanted.others), recipe, config.seed, output)
+    return [
+        GroupTask(group.name, files(group.members), files(group.others), recipe, config.seed, output())
+        for group in groups
+    ]
 
 
 def prototypes_key(store: Store, config: Config) -> str:
@@ -118,10 +126,10 @@ def build_prototypes(store: Store, config: Config, progress: Progress = lambda w
     key = prototypes_key(store, config)
     built = store.catalogue.one("SELECT key FROM built WHERE name = ?", PROTOTYPES)
     if built is None or built[0] != key or not prototypes_path(store.root).exists():
-        write_prototypes(store, sum_prototypes(store, progress), key)
+        write_prototypes(store, sum_prototypes(store, config, progress), key)
 
 
-def sum_prototypes(store: Store, progress: Progress = lambda what, done, of: None) -> Prototypes:
+def sum_prototypes(store: Store, config: Config, progress: Progress = lambda what, done, of: None) -> Prototypes:
     """The prototypes of all training shards, from their files."""
     units = sorted(u for u in store.catalogue.unit_digests() if u.startswith("shard:"))
 
@@ -130,7 +138,7 @@ def sum_prototypes(store: Store, progress: Progress = lambda what, done, of: Non
             yield store.read(unit)
             progress("prototypes", done, len(units))
 
-    return total(parts())
+    return total(parts(), second_order=config.the_recipe().second_order)
 
 
 def write_prototypes(store: Store, prototypes: Prototypes, key: str) -> None:
@@ -148,14 +156,19 @@ def confirm_prototypes(store: Store, config: Config) -> None:
         db.execute("UPDATE built SET key = ? WHERE name = ?", (prototypes_key(store, config), PROTOTYPES))
 
 
-def publish(store: Store, config: Config, wanted: dict[str, Wanted], numerics: dict[str, str]) -> Manifest:
-    """Write the manifest of what is built now, under the numerics it was built with, and return it."""
-    rows = store.catalogue.all("SELECT name, digest, samples, adapters FROM built ORDER BY name")
-    groups = {name.removeprefix("group:"): d for name, d, _, _ in rows if name != PROTOTYPES}
-    sums = next(d for name, d, _, _ in rows if name == PROTOTYPES)
+def publish(store: Store, config: Config, wanted: dict[str, Wanted], numerics: Numerics) -> Manifest:
+    """Write the manifest of what is built as wanted, under the numerics it was built with, and return it.
+
+    A group whose samples changed since (a training was interrupted) is not built as wanted, and missing.
+    """
+    rows = store.catalogue.all("SELECT name, key, digest, samples, adapters FROM built ORDER BY name")
+    keys = {f"group:{group.name}": group.key for group in wanted.values()}
+    built = [row for row in rows if keys.get(row[0]) == row[1]]
+    groups = {name.removeprefix("group:"): d for name, _, d, _, _ in built}
+    sums = next(d for name, _, d, _, _ in rows if name == PROTOTYPES)
     classes = load_prototypes(store.root, sums).classes
-    sizes = [(samples, adapters) for name, _, samples, adapters in rows if name != PROTOTYPES]
-    weight = mixing_weight(sizes, config.the_recipe().prototypes)
+    sizes = [(samples, adapters) for _, _, _, samples, adapters in built]
+    weight = mixing_weight(sizes, config.the_recipe())
     manifest = Manifest(
         model_digest=model_digest(groups, sums, classes, weight),
         groups=groups,
@@ -169,8 +182,9 @@ def publish(store: Store, config: Config, wanted: dict[str, Wanted], numerics: d
     return manifest
 
 
-def _run(choose: Choose, tasks: list[GroupTask]) -> Iterator[GroupResult]:
-    return choose(tasks).run(tasks) if tasks else iter(())
+def _run(choose: Choose, tasks: list[GroupTask]) -> Generator[GroupResult, None, None]:
+    if tasks:
+        yield from choose(tasks).run(tasks)
 
 
 def _record(store: Store, result: GroupResult, key: str, output: str) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from shardgraph.data.samples import Samples, check, concatenate
+from shardgraph.data.samples import Samples, check, concatenate, from_arrays
 from shardgraph.errors import InputError, UnknownSample, WorkspaceError, some
 from shardgraph.graph import Bilevel, Topology
 from shardgraph.learn.adapters import Adapters
@@ -49,11 +49,9 @@ class SafeClassifier:
         sources: Iterable[str] | None = None,
     ) -> "SafeClassifier":
         """Learn from arrays; without `ids` the row numbers serve."""
-        labels = tuple(str(label) for label in y)
-        names = tuple(str(i) for i in (range(len(labels)) if ids is None else ids))
-        origins = () if sources is None else tuple(sources)
-        samples = check(as_samples(X, labels, names, origins, self.dtype))
-        self.classes_declared_ = tuple(sorted(set(self.classes or labels)))
+        samples = check(from_arrays(X, y, ids, () if sources is None else sources, self.dtype))
+        self.dim_ = samples.tokens.shape[1]
+        self.classes_declared_ = tuple(sorted(set(self.classes or samples.labels)))
         self.recipe_ = RECIPES[self.recipe] if isinstance(self.recipe, str) else self.recipe
         self.topology_ = self.topology or Bilevel(self.coarse, self.fine)
         places = self.topology_.place_first(
@@ -64,7 +62,7 @@ class SafeClassifier:
             rows.setdefault(place, []).append(row)
         self.shards_ = {name: samples.take(chosen).canonical() for name, chosen in sorted(rows.items())}
         self.adapters_: dict[str, Adapters] = {}
-        self.prototypes_ = total(self.shards_.values())
+        self.prototypes_ = total(self.shards_.values(), second_order=self.recipe_.second_order)
         self._build()
         return self
 
@@ -145,30 +143,12 @@ class SafeClassifier:
         return {name: rows for name, rows in found.items() if rows}
 
     def _queries(self, X: np.ndarray) -> Samples:
-        count = len(X)
-        return as_samples(X, ("?",) * count, tuple(map(str, range(count))), (), self.dtype)
+        samples = check(from_arrays(X, ["?"] * len(X), dtype=self.dtype))
+        if samples.tokens.shape[1] != self.dim_:
+            raise InputError(f"this model was fitted on {self.dim_} dimensions, got {samples.tokens.shape[1]}")
+        return samples
 
     def _fitted(self) -> Model:
         if not hasattr(self, "model_"):
             raise WorkspaceError("fit must be called first")
         return self.model_
-
-
-def as_samples(
-    X: np.ndarray, labels: tuple[str, ...], ids: tuple[str, ...], sources: tuple[str, ...], dtype: str
-) -> Samples:
-    """Arrays of tokens [n, t, d] or features [n, d] as samples."""
-    X = np.asarray(X)
-    if X.ndim not in (2, 3) or len(X) != len(labels) or len(ids) != len(labels):
-        raise InputError(f"X must be [n, t, d] or [n, d] with a label and an id per row, got {X.shape}, {len(labels)}")
-    tokens = X[:, None, :] if X.ndim == 2 else X
-    features = X if X.ndim == 2 else X.mean(axis=1, dtype=np.float64)
-    n, t, d = tokens.shape
-    return Samples(
-        ids=ids,
-        labels=labels,
-        tokens=tokens.reshape(n * t, d).astype(dtype),
-        offsets=np.arange(n + 1, dtype=np.int64) * t,
-        features=np.ascontiguousarray(features, np.float32),
-        sources=sources,
-    )

@@ -25,7 +25,8 @@ from shardgraph.forget.build import (
     build,
     build_prototypes,
     confirm_prototypes,
-    current_graph,
+    drop_unwanted,
+    graph_over,
     prototypes_key,
     publish,
     wanted_groups,
@@ -36,7 +37,8 @@ from shardgraph.forget.config import Config
 from shardgraph.forget.manifest import Manifest, destroy_group, load_prototypes
 from shardgraph.forget.plan import ForgetPlan
 from shardgraph.forget.secrets import Secrets, entry
-from shardgraph.learn.fingerprint import fingerprint
+from shardgraph.graph import ShardGraph
+from shardgraph.learn.fingerprint import Numerics
 from shardgraph.learn.prototypes import Prototypes
 
 UNDER_WAY = "('accepted', 'erasing', 'retraining')"
@@ -49,15 +51,24 @@ class Bench:
     store: Store
     config: Config
     secrets: Secrets
+    numerics: Numerics
     choose: Choose
     progress: Progress
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
+
+    def build(self) -> Manifest:
+        """Build what is missing, and publish it."""
+        return build(self.store, self.config, self.numerics, self.choose, self.progress)
+
+    def graph(self) -> ShardGraph:
+        """The shard graph as it is now."""
+        return graph_over(self.store.catalogue.unit_labels(), self.config)
 
     @property
     def same_numerics(self) -> bool:
         """Whether the served model was built with the numerics of this process."""
         built = Manifest.load(self.store.root).fingerprint
-        return not built or built == dict(fingerprint())
+        return not built or built == self.numerics
 
 
 def accept(bench: Bench, plan: ForgetPlan, instant: bool) -> int:
@@ -104,7 +115,7 @@ def finish(bench: Bench, number: int) -> Certificate:
         confirm_prototypes(bench.store, bench.config)
     if bench.config.trained and not instant and bench.same_numerics:
         _enter(bench, number, "retraining")
-        manifest = build(bench.store, bench.config, bench.choose, bench.progress)
+        manifest = bench.build()
     else:
         manifest = Manifest.load(bench.store.root)
     return _close(bench, number, before, manifest, [sample for sample, _, _ in leaving])
@@ -115,8 +126,8 @@ def repair(bench: Bench) -> Certificate | None:
     waiting = bench.store.catalogue.one("SELECT 1 FROM requests WHERE state = 'instant'")
     if not waiting and not Manifest.load(bench.store.root).missing:
         return None
-    manifest = build(bench.store, bench.config, bench.choose, bench.progress)
-    number = _next_certificate(bench)
+    manifest = bench.build()
+    number = last_certificate(bench) + 1
     draft = _draft(bench, number, "repair", manifest, entries=(), asked=(), inputs="", before="")
     certificate = issue(bench.store.root, bench.secrets, draft)
     with bench.store.catalogue.transaction() as db:
@@ -153,8 +164,10 @@ def _withdraw(bench: Bench, leaving: list[tuple[str, str, str]]) -> bool:
     else:
         store.remove(sorted({unit for _, unit, _ in leaving}))
         build_prototypes(store, config, bench.progress)
-    numerics = Manifest.load(store.root).fingerprint or dict(fingerprint())
-    publish(store, config, wanted_groups(store, config), numerics)
+    numerics = Manifest.load(store.root).fingerprint or bench.numerics
+    wanted = wanted_groups(store, config, numerics)
+    publish(store, config, wanted, numerics)
+    drop_unwanted(store, wanted)  # a group may have had another name when it saw them
     return rest is not None
 
 
@@ -167,7 +180,8 @@ def _prototypes_without(bench: Bench, leaving: list[tuple[str, str]]) -> Prototy
     try:
         rest = load_prototypes(store.root, row[1])
         for unit in sorted({unit for _, unit in leaving if unit.startswith("shard:")}):
-            samples, gone = store.read(unit), {sample for sample, where in leaving if where == unit}
+            samples = store.read(unit, settled=True)  # what is subtracted must be what was added
+            gone = {sample for sample, where in leaving if where == unit}
             rest = rest.minus(samples.take([i for i, sample in enumerate(samples.ids) if sample in gone]))
         return rest
     except DamagedFile:
@@ -186,7 +200,7 @@ def _erase(bench: Bench, units: list[str], groups: list[str]) -> None:
 def _close(bench: Bench, number: int, before: dict, manifest: Manifest, ids: list[str]) -> Certificate:
     """Certificate first, then, in one transaction, the end of the request and of its journal."""
     whole = not manifest.missing
-    certificate_number = _next_certificate(bench)
+    certificate_number = last_certificate(bench) + 1
     entries = tuple(sorted(entry(bench.secrets.nonce(certificate_number, sample), sample) for sample in ids))
     facts = {"entries": entries, "asked": tuple(before["asked"])} | {k: before[k] for k in ("inputs", "before")}
     draft = _draft(bench, certificate_number, "forget" if whole else "instant", manifest, **facts)
@@ -217,17 +231,16 @@ def _draft(bench: Bench, number: int, event: str, manifest: Manifest, **facts: o
         "model_digest": manifest.model_digest,
         "missing": len(manifest.missing),
         "config": bench.config.digest,
-        "graph": current_graph(bench.store, bench.config).digest if bench.config.trained else "",
-        "fingerprint": manifest.fingerprint or dict(fingerprint()),
+        "graph": bench.graph().digest if bench.config.trained else "",
+        "fingerprint": manifest.fingerprint or bench.numerics,
         **facts,
     }
 
 
-def _next_certificate(bench: Bench) -> int:
-    """The number after the last certificate that the ledger knows."""
-    sql = "SELECT max(json_extract(detail, '$.certificate')) FROM ledger"
-    last = bench.store.catalogue.one(sql)
-    return (last[0] or 0) + 1 if last else 1
+def last_certificate(bench: Bench) -> int:
+    """The number of the last certificate that the ledger knows; 0 before the first."""
+    last = bench.store.catalogue.one("SELECT max(json_extract(detail, '$.certificate')) FROM ledger")
+    return (last[0] or 0) if last else 0
 
 
 def _request(bench: Bench, number: int) -> tuple[bool, str]:

@@ -1,7 +1,10 @@
 """Intake: which samples may come in, what the first training fixes, and where each sample belongs."""
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 
+from shardgraph.data.files import check_room
 from shardgraph.data.samples import TEST, TRAIN, Samples, check
 from shardgraph.data.store import Store, shard_unit, test_unit
 from shardgraph.errors import ConfigError, DuplicateSample, ForgottenSample, InputError, some
@@ -10,21 +13,37 @@ from shardgraph.forget.secrets import Secrets
 from shardgraph.graph import Topology
 from shardgraph.learn.recipe import Recipe
 
+Arriving = tuple[str, str, str, str]
+"""(sample id, source, label, split)."""
+
 
 def admit(
     samples: Samples, store: Store, config: Config, secrets: Secrets, *, allow_return: bool
 ) -> tuple[Samples, int]:
     """The samples as they are stored, if all of them may come in, and how many come back after a forget."""
-    samples = check(replace(samples, tokens=samples.tokens.astype(config.dtype, copy=False)))
+    tokens, features = samples.tokens.astype(config.dtype, copy=False), samples.features.astype("float32", copy=False)
+    samples = check(replace(samples, tokens=tokens, features=features))
     dims = (samples.tokens.shape[1], samples.features.shape[1])
     if config.dims not in (None, dims):
         raise InputError(f"this workspace holds tokens and features of {config.dims} dimensions, got {dims}")
-    if here := sorted(store.catalogue.known(samples.ids)):
+    rows = list(zip(samples.ids, samples.sources, samples.labels, samples.splits, strict=True))
+    return samples, admit_rows(rows, store, config, secrets, allow_return=allow_return)
+
+
+def admit_rows(rows: Sequence[Arriving], store: Store, config: Config, secrets: Secrets, *, allow_return: bool) -> int:
+    """How many of these samples come back after a forget; an error unless all of them may come in."""
+    ids = [sample for sample, _, _, _ in rows]
+    if twice := sorted(sample for sample, times in Counter(ids).items() if times > 1):
+        raise DuplicateSample(f"ids must be unique, got {some(twice)} more than once", twice)
+    if here := sorted(store.catalogue.known(ids)):
         raise DuplicateSample(f"already here: {some(here)}; forget them first to replace them", here)
-    gone = [sample for sample in samples.ids if _forgotten(store, secrets.mark("samples", sample))]
+    gone = [sample for sample in ids if _forgotten(store, secrets.mark("samples", sample))]
     if gone and not allow_return:
         raise ForgottenSample(f"forgotten before: {some(gone)}; --allow-return lets them come back", gone)
-    return samples, len(gone)
+    train = [row for row in rows if row[3] == TRAIN]
+    if config.trained and train:  # a sample that no shard takes would hold up every later training
+        _shards(config, *(tuple(row[i] for row in train) for i in range(3)))
+    return len(gone)
 
 
 def fix(store: Store, config: Config, topology: Topology | None, recipe: Recipe | None) -> Config:
@@ -60,13 +79,31 @@ def aim(store: Store, config: Config, *, first: bool = False) -> None:
         return
     train = [row for row in rows if row[3] == TRAIN]
     ids, sources, labels = ([row[i] for row in train] for i in range(3))
+    shards = _shards(config, ids, sources, labels, first=first)
+    targets = [(shard_unit(shard), sample) for sample, shard in zip(ids, shards, strict=True)]
+    targets += [(test_unit(row[0], config.seed), row[0]) for row in rows if row[3] == TEST]
+    _check_files(store, {unit for unit, _ in targets})
+    store.aim(targets)
+
+
+def _shards(
+    config: Config, ids: Sequence[str], sources: Sequence[str], labels: Sequence[str], *, first: bool = False
+) -> list[str]:
+    """The shard of every sample; one that the graph does not have is an error before anything moves."""
     topology = config.the_topology()
     place = topology.place_first if first else topology.place_all
     shards = place(ids, sources, labels, seed=config.seed, classes=config.classes or ())
-    topology.graph(set(shards))  # a shard that the graph does not have is an error before anything moves
-    targets = [(shard_unit(shard), sample) for sample, shard in zip(ids, shards, strict=True)]
-    targets += [(test_unit(row[0], config.seed), row[0]) for row in rows if row[3] == TEST]
-    store.aim(targets)
+    topology.graph(set(shards))
+    return shards
+
+
+def _check_files(store: Store, targets: set[str]) -> None:
+    """Raise before anything moves if a file that is to be moved or rewritten is damaged, or the disk has no room."""
+    inbox = [unit for (unit,) in store.catalogue.all("SELECT DISTINCT unit FROM samples WHERE unit LIKE 'inbox:%'")]
+    room = sum(sample.tokens.nbytes + sample.features.nbytes for sample in map(store.read, inbox))
+    rewritten = [unit for unit in store.catalogue.unit_digests() if unit in targets]
+    largest = max((store.read(unit).tokens.nbytes for unit in rewritten), default=0)
+    check_room(store.root, room + 3 * largest + (1 << 20))
 
 
 def _forgotten(store: Store, mark: str) -> bool:

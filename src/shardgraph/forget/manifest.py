@@ -42,7 +42,7 @@ class Manifest:
             value = json.loads(read_file(path))
             return cls(**{**value, "classes": tuple(value["classes"]), "missing": tuple(value["missing"])})
         except (json.JSONDecodeError, TypeError, KeyError, UnicodeDecodeError) as error:
-            raise DamagedFile(f"{path} is torn or was changed; `shardgraph train` writes it anew") from error
+            raise DamagedFile(f"{path} is torn or was changed; `shardgraph train --rebuild` writes it anew") from error
 
 
 def group_path(root: Path, name: str) -> Path:
@@ -80,5 +80,5 @@ def destroy_group(root: Path, name: str) -> None:
 def _checked(path: Path, expected: str) -> bytearray:
     raw = read_file(path)
     if digest(raw) != expected:
-        raise DamagedFile(f"{path} is torn or was changed; `shardgraph train` builds it anew")
+        raise DamagedFile(f"{path} is torn or was changed; `shardgraph train --rebuild` builds it anew")
     return raw

@@ -1,6 +1,7 @@
 """The plan of a forget: what would be rebuilt and what it would cost. It reads, and changes nothing."""
 
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,10 +9,13 @@ from shardgraph.data.catalogue import Row
 from shardgraph.data.samples import TRAIN
 from shardgraph.data.store import Store, shard_unit
 from shardgraph.errors import InputError, UnknownSample, some
-from shardgraph.forget.build import current_graph
+from shardgraph.forget.build import graph_over
 from shardgraph.forget.config import Config
 from shardgraph.forget.request import KINDS, ForgetRequest
 from shardgraph.forget.secrets import Secrets
+from shardgraph.graph import Group
+
+Held = Mapping[str, Counter[str]]  # how many samples of each label every file holds
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,7 @@ class ForgetPlan:
     classes: tuple[str, ...]  # classes that disappear
     sources: tuple[str, ...]  # sources that disappear
     already: tuple[int, ...]  # certificates of what was forgotten before
+    reads: tuple[str, ...]  # files of samples that are read: those rewritten, and those of the groups rebuilt
 
     def to_json(self) -> dict[str, Any]:
         """The plan's figures, for a person or a script."""
@@ -47,24 +52,35 @@ class ForgetPlan:
 def plan(store: Store, config: Config, secrets: Secrets, request: ForgetRequest) -> ForgetPlan:
     """What `request` would do; an error if it names something that was never here."""
     rows, already = _select(store, secrets, request)
-    groups, vanishing, adapters, revisited, share = _cost(store, config, rows)
+    held = {unit: Counter(labels) for unit, labels in store.catalogue.unit_labels().items()}
+    left = {unit: Counter(labels) for unit, labels in held.items()}
+    for row in rows:
+        left[row.unit][row.label] -= 1
+    left = {unit: +labels for unit, labels in left.items() if +labels}
+    affected = _affected(config, held, rows)
+    rebuilt = [group for group in affected if _learns(group, left)]
+    revisited = {unit for group in rebuilt for unit in map(shard_unit, group.neighbourhood) if unit in left}
+    samples, whole = _training(left, revisited), _training(held, held)
     return ForgetPlan(
         request=request,
         rows=rows,
-        groups=groups,
-        vanishing=vanishing,
-        adapters=adapters,
-        revisited=revisited,
-        share=share,
-        classes=_exhausted(store, rows, "label"),
-        sources=_exhausted(store, rows, "source"),
+        groups=tuple(group.name for group in affected),
+        vanishing=tuple(group.name for group in affected if group not in rebuilt),
+        adapters=sum(len(_labels(group.members, left)) for group in rebuilt),
+        revisited=samples,
+        share=samples / whole if whole else 0.0,
+        classes=tuple(sorted(_all_labels(held) - _all_labels(left))),
+        sources=_exhausted(store, rows),
         already=already,
+        reads=tuple(sorted((revisited | {row.unit for row in rows}) & left.keys())),
     )
 
 
 def _select(store: Store, secrets: Secrets, request: ForgetRequest) -> tuple[tuple[Row, ...], tuple[int, ...]]:
     if not request.selectors():
         raise InputError("a request must name at least one sample, source, subject, shard or label")
+    if nameless := [kind for kind, name in request.selectors() if not name]:
+        raise InputError(f"a request must name what it means, got an empty name among its {nameless[0]}")
     found: dict[str, Row] = {}
     already, unknown = set(), []
     for kind, name in request.selectors():
@@ -81,42 +97,31 @@ def _select(store: Store, secrets: Secrets, request: ForgetRequest) -> tuple[tup
     return tuple(sorted(found.values(), key=lambda row: row.id.encode())), tuple(sorted(already))
 
 
-def _cost(
-    store: Store, config: Config, rows: tuple[Row, ...]
-) -> tuple[tuple[str, ...], tuple[str, ...], int, int, float]:
-    if not config.trained:
-        return (), (), 0, 0, 0.0
-    counts = {unit: Counter(labels) for unit, labels in store.catalogue.unit_labels().items()}
-    total = sum(sum(c.values()) for unit, c in counts.items() if unit.startswith("shard:"))
-    touched = {row.unit for row in rows if row.split == TRAIN and row.unit.startswith("shard:")}
-    for row in rows:
-        counts[row.unit][row.label] -= 1
-    left = {unit: +count for unit, count in counts.items()}
-    affected = current_graph(store, config).affected(unit.removeprefix("shard:") for unit in touched)
-    vanishing, adapters, revisited = [], 0, set()
-    for group in affected:
-        units = [u for u in map(shard_unit, group.neighbourhood) if left.get(u)]
-        mine = {label for u in map(shard_unit, group.members) for label in left.get(u, ())}
-        if not mine or len({label for u in units for label in left[u]}) < 2:
-            vanishing.append(group.name)
-            continue
-        adapters += len(mine)
-        revisited |= set(units)
-    samples = sum(sum(left[unit].values()) for unit in revisited)
-    return (
-        tuple(g.name for g in affected),
-        tuple(vanishing),
-        adapters,
-        samples,
-        samples / total if total else 0.0,
-    )
+def _affected(config: Config, held: Held, rows: tuple[Row, ...]) -> tuple[Group, ...]:
+    """The groups that could have seen the rows."""
+    shards = {row.unit.removeprefix("shard:") for row in rows if row.unit.startswith("shard:")}
+    return graph_over(held, config).affected(shards) if config.trained else ()
 
 
-def _exhausted(store: Store, rows: tuple[Row, ...], column: str) -> tuple[str, ...]:
-    leaving = Counter(getattr(row, column) for row in rows if row.split == TRAIN)
-    names = []
-    for name, count in sorted(leaving.items()):
-        here = store.catalogue.one(f"SELECT count(*) FROM samples WHERE {column} = ? AND split = 'train'", name)
-        if name and here and here[0] == count:
-            names.append(name)
-    return tuple(names)
+def _learns(group: Group, left: Held) -> bool:
+    """Whether a group still has something to learn, and something to compare it with."""
+    return bool(_labels(group.members, left)) and len(_labels(group.neighbourhood, left)) > 1
+
+
+def _labels(shards: Iterable[str], held: Held) -> set[str]:
+    return {label for unit in map(shard_unit, shards) for label in held.get(unit, ())}
+
+
+def _all_labels(held: Held) -> set[str]:
+    return {label for unit, labels in held.items() if not unit.startswith("test:") for label in labels}
+
+
+def _training(held: Held, units: Iterable[str]) -> int:
+    return sum(held[unit].total() for unit in units if unit.startswith("shard:"))
+
+
+def _exhausted(store: Store, rows: tuple[Row, ...]) -> tuple[str, ...]:
+    """The sources that lose their last training sample."""
+    leaving = Counter(row.source for row in rows if row.split == TRAIN and row.source)
+    count = "SELECT count(*) FROM samples WHERE source = ? AND split = 'train'"
+    return tuple(name for name in sorted(leaving) if store.catalogue.one(count, name) == (leaving[name],))

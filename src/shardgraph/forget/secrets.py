@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 from shardgraph.data.files import read_file, write_file
-from shardgraph.errors import VerificationError
+from shardgraph.errors import DamagedFile, VerificationError
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,12 @@ class Secrets:
     @classmethod
     def load(cls, root: Path) -> "Secrets":
         """The keys of a workspace."""
-        signing = Ed25519PrivateKey.from_private_bytes(bytes(read_file(root / "signing.key")))
-        return cls(bytes(read_file(root / "secret.key")), signing)
+        secret, raw = (bytes(read_file(root / name)) for name in ("secret.key", "signing.key"))
+        if len(secret) != 32 or len(raw) != 32:
+            raise DamagedFile(
+                f"secret.key and signing.key of {root} must have 32 bytes each: restore them from a backup"
+            )
+        return cls(secret, Ed25519PrivateKey.from_private_bytes(raw))
 
     @property
     def public(self) -> str:

@@ -4,20 +4,20 @@ The plain check recomputes every digest. The full one also rebuilds every group 
 from the retained samples alone, and compares the bytes; it can take as long as training.
 """
 
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from shardgraph.data.files import destroy, scratch_file
 from shardgraph.data.store import shard_unit, test_unit
 from shardgraph.errors import FingerprintError, ShardgraphError, VerificationError
-from shardgraph.forget.build import sum_prototypes, task_for, wanted_groups
+from shardgraph.forget.build import sum_prototypes, tasks_for, wanted_groups
 from shardgraph.forget.certificate import Certificate, certificate_path, check_certificate
-from shardgraph.forget.execute import Bench
+from shardgraph.forget.execute import Bench, last_certificate
 from shardgraph.forget.manifest import Manifest, load_group, load_prototypes
 from shardgraph.learn.ensemble import model_digest
-from shardgraph.learn.fingerprint import difference, fingerprint
+from shardgraph.learn.fingerprint import difference
 
 
 @dataclass(frozen=True)
@@ -67,9 +67,7 @@ def _look(name: str, look: Callable[[Bench], str], bench: Bench) -> Check:
 
 def _certificates(bench: Bench) -> str:
     previous, count = "", 0
-    expected = bench.store.catalogue.one("SELECT max(json_extract(detail, '$.certificate')) FROM ledger")
-    last = (expected[0] or 0) if expected else 0
-    for number in range(1, last + 1):
+    for number in range(1, last_certificate(bench) + 1):
         certificate = Certificate.load(certificate_path(bench.store.root, number))
         check_certificate(certificate, bench.secrets.public)
         if certificate.number != number or certificate.previous != previous:
@@ -133,7 +131,7 @@ def _prototypes(bench: Bench) -> str:
     manifest = Manifest.load(bench.store.root)
     if not manifest.model_digest:
         return "no model yet"
-    if sum_prototypes(bench.store, bench.progress).digest != manifest.prototypes:
+    if sum_prototypes(bench.store, bench.config, bench.progress).digest != manifest.prototypes:
         raise VerificationError("the prototypes are not the sums of the retained samples")
     return "equal bytes"
 
@@ -142,22 +140,21 @@ def _groups(bench: Bench) -> str:
     manifest = Manifest.load(bench.store.root)
     if not manifest.model_digest:
         return "no model yet"
-    if manifest.fingerprint != dict(fingerprint()):
+    if manifest.fingerprint != bench.numerics:
         raise FingerprintError(
-            f"cannot compare bytes under other numerics: {difference(dict(fingerprint()), manifest.fingerprint)}"
+            f"cannot compare bytes under other numerics: {difference(bench.numerics, manifest.fingerprint)}"
         )
-    wanted = wanted_groups(bench.store, bench.config)
+    wanted = wanted_groups(bench.store, bench.config, bench.numerics)
     if unwanted := set(manifest.groups) - set(wanted):
         raise VerificationError(f"{len(unwanted)} groups are served that the retained samples do not give")
-    with tempfile.TemporaryDirectory(dir=bench.store.root / "scratch") as folder:
-        tasks = [
-            task_for(bench.store, bench.config, wanted[name], str(Path(folder) / str(i)))
-            for i, name in enumerate(sorted(manifest.groups))
-        ]
-        wrong = []
-        for done, result in enumerate(bench.choose(tasks).run(tasks), start=1):
-            wrong += [result.name] if result.digest != manifest.groups[result.name] else []
-            bench.progress("verifying", done, len(tasks))
+    groups = [wanted[name] for name in sorted(manifest.groups)]
+    tasks = tasks_for(bench.store, bench.config, groups, lambda: str(scratch_file(bench.store.root)))
+    outputs = {task.name: Path(task.output) for task in tasks}
+    wrong = []
+    for done, result in enumerate(bench.choose(tasks).run(tasks), start=1):
+        destroy(outputs[result.name])  # it saw samples that may be forgotten later
+        wrong += [result.name] if result.digest != manifest.groups[result.name] else []
+        bench.progress("verifying", done, len(tasks))
     if wrong:
         raise VerificationError(f"{len(wrong)} groups are not what the retained samples give: {sorted(wrong)[:3]}")
     waiting = f", {len(manifest.missing)} withdrawn" if manifest.missing else ""

@@ -11,6 +11,8 @@ import numpy as np
 from shardgraph.data.catalogue import Catalogue
 from shardgraph.data.files import check_room, disk_use, sweep
 from shardgraph.data.lock import WriteLock
+from shardgraph.data.readers.base import Reader
+from shardgraph.data.records import Record
 from shardgraph.data.samples import TEST, TRAIN, Samples, concatenate
 from shardgraph.data.store import Store
 from shardgraph.errors import (
@@ -22,7 +24,7 @@ from shardgraph.errors import (
     WorkspaceError,
 )
 from shardgraph.forget import execute
-from shardgraph.forget.build import build
+from shardgraph.forget.arrivals import OnBad, arriving
 from shardgraph.forget.certificate import Certificate, certificate_path
 from shardgraph.forget.config import Config
 from shardgraph.forget.intake import admit, aim, fix
@@ -33,8 +35,8 @@ from shardgraph.forget.secrets import Secrets
 from shardgraph.forget.verify import Verification, verify
 from shardgraph.graph import Topology
 from shardgraph.learn.ensemble import Model
-from shardgraph.learn.executors import choose_executor
-from shardgraph.learn.fingerprint import difference, fingerprint
+from shardgraph.learn.executors import best_device, choose_executor, on_gpu
+from shardgraph.learn.fingerprint import Numerics, difference, fingerprint
 from shardgraph.learn.recipe import Recipe
 
 Progress = Callable[[str, int, int], None]
@@ -46,7 +48,15 @@ class Workspace:
     `resume` finishes a forget that a crash interrupted, as every command does first.
     """
 
-    def __init__(self, path: str | Path, *, workers: int | None = None, progress: Progress | None = None) -> None:
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        workers: int | None = None,
+        device: str | None = None,
+        gpu_memory: int | None = None,
+        progress: Progress | None = None,
+    ) -> None:
         self.root = Path(path)
         self.config = Config.load(self.root)
         self.catalogue = Catalogue(self.root / "catalog.sqlite")
@@ -54,6 +64,8 @@ class Workspace:
         self.secrets = Secrets.load(self.root)
         self.lock = WriteLock(self.root)
         self._workers = workers
+        self._device = device
+        self._gpu_memory = gpu_memory
         self._progress = progress or (lambda what, done, of: None)
         self._model: Model | None = None
 
@@ -81,8 +93,21 @@ class Workspace:
         Config(seed=seed, backbone=backbone or {"name": "precomputed"}, classes=declared, dtype=dtype).save(root)
         return cls(root, **options)
 
+    @property
+    def device(self) -> str:
+        """Where groups train, "cpu" or "cuda": as told, else as the model was built, else the GPU if there is one."""
+        device = self._device or self._built_on() or best_device()
+        fits = not self.config.trained or on_gpu(self.config.dims, self.config.the_recipe())
+        return device if device == "cpu" or fits else "cpu"
+
+    @property
+    def numerics(self) -> Numerics:
+        """The fingerprint of this process on that device."""
+        return fingerprint(self.device)
+
     def close(self) -> None:
-        """Close the catalogue."""
+        """Close the catalogue, and give the lock back if an interruption left it held."""
+        self.lock.release()
         self.catalogue.close()
 
     def __enter__(self) -> "Workspace":
@@ -107,16 +132,35 @@ class Workspace:
                 execute.log(self._bench(), "returned", {"samples": returning})
         return len(samples)
 
+    def add_records(
+        self,
+        reader: Reader[Record],
+        name: str,
+        *,
+        allow_return: bool = False,
+        skip_bad: bool = False,
+        on_bad: OnBad | None = None,
+    ) -> int:
+        """Embed a reader's records and put them in the inbox; killed, the same call goes on where it was.
+
+        `name` says which input this is. All ids are checked before anything is embedded; what cannot be read
+        is told to `on_bad` and is an error at the end, unless `skip_bad`.
+        """
+        with self._writing():
+            bench = self._bench()
+            parts = arriving(bench, reader, name, allow_return=allow_return, skip_bad=skip_bad, on_bad=on_bad)
+            return sum(self.add(part, allow_return=allow_return) for part in parts)
+
     def train(
         self, topology: Topology | None = None, recipe: Recipe | None = None, *, rebuild: bool = False
     ) -> Manifest:
         """Place what waits in the inbox and build what is missing; the first time, this fixes the configuration."""
         with self._writing():
-            self._check_numerics(rebuild)
+            self._distrust() if rebuild else self._check_numerics()
             self._save(fix(self.store, self.config, topology, recipe))
             aim(self.store, self.config)
             self.store.place(lambda done, of: self._progress("placing", done, of))
-            manifest = build(self.store, self.config, self._choose, self._progress)
+            manifest = self._bench().build()
             detail = {"model": self.secrets.mark(manifest.model_digest), "groups": len(manifest.groups)}
             execute.log(self._bench(), "trained", detail)
             self.catalogue.scrub()
@@ -143,7 +187,15 @@ class Workspace:
 
     def predict(self, samples: Samples) -> list[str]:
         """The predicted class of every sample."""
-        return self.model().predict(samples)
+        classes = self.model().classes
+        return [classes[i] for i in self.scores(samples).argmax(axis=1).tolist()]
+
+    def scores(self, samples: Samples) -> np.ndarray:
+        """SAFE(z) for every sample and class [n, K], in the order of `model().classes`."""
+        model, dims = self.model(), (samples.tokens.shape[1], samples.features.shape[1])
+        if dims != self.config.dims:
+            raise InputError(f"this workspace holds tokens and features of {self.config.dims} dimensions, got {dims}")
+        return model.scores(samples)
 
     def held_out(self) -> Samples | None:
         """The samples whose split is test."""
@@ -167,10 +219,12 @@ class Workspace:
     def forget(self, order: ForgetRequest | ForgetPlan, *, instant: bool = False) -> Certificate:
         """Forget, and return the certificate; what was forgotten before gives the certificate of then."""
         with self._writing():
-            orders = self.plan(order) if isinstance(order, ForgetRequest) else order
+            orders = self.plan(order if isinstance(order, ForgetRequest) else order.request)
+            if isinstance(order, ForgetPlan) and (orders.rows, orders.groups) != (order.rows, order.groups):
+                raise WorkspaceError("the plan is stale: the workspace changed since; plan again")
             if not orders.rows:
                 return self.certificate(orders.already[-1])
-            self._check_rewrite_room(orders)
+            self._check_inputs(orders, instant)
             self._model = None
             number = execute.accept(self._bench(), orders, instant)
             return execute.finish(self._bench(), number)
@@ -180,12 +234,13 @@ class Workspace:
         with self._writing():
             if not self.config.trained:
                 return None
-            self._check_numerics(rebuild=False)
+            self._check_numerics()
             return execute.repair(self._bench())
 
     def resume(self) -> list[Certificate]:
-        """Finish the forgets that a crash interrupted; nothing to do while another process writes."""
-        if not execute.under_way(self._bench()):
+        """Finish the placement and the forgets that a crash interrupted; not while another process writes."""
+        moving = self.config.trained and self.catalogue.count("target IS NOT NULL")
+        if not moving and not execute.under_way(self._bench()):
             return []
         try:
             with self.lock:
@@ -195,7 +250,15 @@ class Workspace:
 
     def certificate(self, number: int) -> Certificate:
         """A certificate by its number."""
-        return Certificate.load(certificate_path(self.root, number))
+        return Certificate.load(self.certificate_path(number))
+
+    def certificate_path(self, number: int) -> Path:
+        """Where a certificate lies."""
+        return certificate_path(self.root, number)
+
+    def last_certificate(self) -> int:
+        """The number of the last certificate; 0 before the first."""
+        return execute.last_certificate(self._bench())
 
     def nonces(self, certificate: int, ids: Sequence[str]) -> dict[str, str]:
         """The nonces that open the entries of these samples; give each to the one who asked, to nobody else."""
@@ -203,7 +266,8 @@ class Workspace:
 
     def verify(self, *, full: bool = False) -> Verification:
         """Check certificates, chain and files; with `full`, rebuild everything elsewhere and compare."""
-        return verify(self._bench(), full=full)
+        with self._writing():  # a writer's files would look torn
+            return verify(self._bench(), full=full)
 
     # Looking
 
@@ -211,7 +275,7 @@ class Workspace:
         """What is here, what is served and what waits."""
         manifest = Manifest.load(self.root)
         requests = self.catalogue.all("SELECT state, count(*) FROM requests GROUP BY state")
-        same = not manifest.fingerprint or manifest.fingerprint == dict(fingerprint())
+        same = not manifest.fingerprint or manifest.fingerprint == self.numerics
         status = {
             "model_digest": manifest.model_digest or None,
             "trained": self.config.trained,
@@ -223,7 +287,7 @@ class Workspace:
             "groups": {"serving": len(manifest.groups), "missing": len(manifest.missing)},
             "lambda": manifest.weight,
             "requests": dict(requests),
-            "numerics": "same" if same else difference(dict(fingerprint()), manifest.fingerprint),
+            "numerics": "same" if same else difference(self.numerics, manifest.fingerprint),
             "seed": self.config.seed,
             "topology": self.config.topology,
             "recipe": self.config.recipe,
@@ -238,14 +302,18 @@ class Workspace:
 
     def _recover(self) -> list[Certificate]:
         sweep(self.root)
+        if self.config.trained:
+            self.store.place()  # else a sample could leave the inbox while its half-placed copy stays
+        else:
+            self.store.drop_empty_inbox()
         self._model = None
         return [execute.finish(self._bench(), number) for number in execute.under_way(self._bench())]
 
     def _bench(self) -> execute.Bench:
-        return execute.Bench(self.store, self.config, self.secrets, self._choose, self._progress)
+        return execute.Bench(self.store, self.config, self.secrets, self.numerics, self._choose, self._progress)
 
     def _choose(self, tasks: Sequence[Any]) -> Any:
-        return choose_executor(tasks, self._workers)
+        return choose_executor(tasks, self._workers, self.device, self._gpu_memory)
 
     def _save(self, config: Config) -> None:
         if config != self.config:
@@ -255,17 +323,30 @@ class Workspace:
     def _waiting(self) -> int:
         return self.catalogue.count("unit LIKE 'inbox:%'")
 
-    def _check_numerics(self, rebuild: bool) -> None:
+    def _built_on(self) -> str | None:
+        try:
+            return Manifest.load(self.root).fingerprint.get("kind")
+        except DamagedFile:  # which `train --rebuild` must be able to mend
+            return None
+
+    def _distrust(self) -> None:
+        """Make every group and the prototypes work to do."""
+        with self.catalogue.transaction() as db:
+            db.execute("UPDATE built SET key = ''")
+
+    def _check_numerics(self) -> None:
         built = Manifest.load(self.root).fingerprint
-        if built and built != dict(fingerprint()) and not rebuild:
+        if built and built != self.numerics:
             raise FingerprintError(
-                f"the model was built with other numerics: {difference(dict(fingerprint()), built)}; "
+                f"the model was built with other numerics: {difference(self.numerics, built)}; "
                 "run `shardgraph train --rebuild` to build all of it anew"
             )
 
-    def _check_rewrite_room(self, orders: ForgetPlan) -> None:
-        sizes = [self.store.path(unit).stat().st_size for unit in {row.unit for row in orders.rows}]
-        check_room(self.root, 2 * max(sizes, default=0) + (1 << 20))
+    def _check_inputs(self, orders: ForgetPlan, instant: bool) -> None:
+        """Raise before anything changes if the disk has no room, or a file that will be read is damaged."""
+        units = orders.reads if not instant else {row.unit for row in orders.rows} & set(orders.reads)
+        sizes = [self.store.read(unit).tokens.nbytes for unit in units]  # which checks its digest
+        check_room(self.root, 3 * max(sizes, default=0) + (1 << 20))
 
 
 class _Writing:

@@ -2,6 +2,7 @@
 
 import platform
 from functools import lru_cache
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -10,30 +11,36 @@ import torch
 from shardgraph.digest import canonical_json, digest
 from shardgraph.learn.group import ALGORITHM
 
-
-@lru_cache(maxsize=2)
-def fingerprint(device: str = "cpu") -> tuple[tuple[str, str], ...]:
-    """Sorted (name, value) pairs; equal fingerprints promise equal bytes."""
-    values = {
-        "device": _cpu_model() if device == "cpu" else torch.cuda.get_device_name(),
-        "capability": torch.backends.cpu.get_cpu_capability(),
-        "machine": platform.machine(),
-        "torch": torch.__version__,
-        "numpy": np.__version__,
-        "path": f"cpu-float32-one-thread/{ALGORITHM}",
-    }
-    return tuple(sorted(values.items()))
+Numerics = dict[str, str]
+"""A fingerprint: names and values; equal ones promise equal bytes."""
 
 
-def fingerprint_digest(value: tuple[tuple[str, str], ...]) -> str:
+def fingerprint(device: str = "cpu") -> Numerics:
+    """The numerics of this process on a device, "cpu" or "cuda"."""
+    return dict(_facts(device))
+
+
+def fingerprint_digest(value: Numerics) -> str:
     """A short name for a fingerprint."""
-    return digest("fingerprint", canonical_json(dict(value)))
+    return digest("fingerprint", canonical_json(value))
 
 
-def difference(ours: dict[str, str], theirs: dict[str, str]) -> str:
+def difference(ours: Numerics, theirs: Numerics) -> str:
     """What differs between two fingerprints, in words."""
     names = sorted(n for n in ours.keys() | theirs.keys() if ours.get(n) != theirs.get(n))
     return "; ".join(f"{n} is {ours.get(n, 'unknown')!r} here, was {theirs.get(n, 'unknown')!r}" for n in names)
+
+
+@lru_cache(maxsize=2)
+def _facts(device: str) -> tuple[tuple[str, str], ...]:
+    values = {"machine": platform.machine(), "torch": torch.__version__, "numpy": np.__version__}
+    if device == "cuda":
+        values |= {"kind": "cuda", "device": torch.cuda.get_device_name(), "cuda": str(torch.version.cuda)}
+        values |= {"triton": version("triton"), "path": f"triton-float16/{ALGORITHM}"}
+    else:
+        values |= {"kind": "cpu", "device": _cpu_model(), "capability": torch.backends.cpu.get_cpu_capability()}
+        values |= {"path": f"float32-one-thread/{ALGORITHM}"}
+    return tuple(sorted(values.items()))
 
 
 def _cpu_model() -> str:

@@ -38,13 +38,6 @@ def shape_of(group: GroupInputs) -> tuple[int, int]:
     return padded(len(group.classes)), padded(int(np.diff(group.samples.offsets).max()))
 
 
-def supported(dim: int, recipe: Recipe) -> bool:
-    """Whether these kernels can train this recipe; others go one group at a time through plain PyTorch."""
-    heads = recipe.head_count(dim)
-    width = dim // heads
-    return recipe.adapter == "inca" and recipe.projection == "identity" and width in (16, 32, 64, 128)
-
-
 def train_groups(groups: Sequence[GroupInputs], recipe: Recipe, seed: int, device: str = "cuda") -> Iterator[Adapters]:
     """The adapters of all groups, in the order given."""
     shapes = [shape_of(group) for group in groups]

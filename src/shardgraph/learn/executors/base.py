@@ -10,7 +10,7 @@ from shardgraph.data import shardfile
 from shardgraph.data.files import read_file
 from shardgraph.data.samples import Samples, concatenate
 from shardgraph.digest import digest
-from shardgraph.errors import DamagedFile
+from shardgraph.errors import DamagedFile, WorkspaceError
 from shardgraph.learn.group import train_group
 from shardgraph.learn.recipe import Recipe
 
@@ -75,11 +75,18 @@ def run_task(task: GroupTask) -> GroupResult:
 
 
 def write_result(task: GroupTask, raw: bytes, samples: int, adapters: int) -> GroupResult:
-    """Write a trained group's bytes to the task's output, synced, and say what they are."""
-    with Path(task.output).open("wb") as file:
-        file.write(raw)
-        file.flush()
-        os.fsync(file.fileno())
+    """Write a trained group's bytes to the task's output, synced, and say what they are.
+
+    The file must be there. A worker that outlives its command may have learned from what is forgotten by now;
+    its file was swept away, and it must not make a new one.
+    """
+    try:
+        with Path(task.output).open("r+b") as file:
+            file.write(raw)
+            file.flush()
+            os.fsync(file.fileno())
+    except FileNotFoundError:
+        raise WorkspaceError(f"the place for group {task.name} is gone: its command has ended") from None
     return GroupResult(task.name, digest(raw), samples, adapters)
 
 

@@ -1,7 +1,6 @@
 """Groups trained together on one GPU, in waves that fit its memory.
 
-While a wave trains, the next one is read from disk. What the kernels do not cover (other projections,
-linear adapters) goes one group after the other on the CPU path of this process.
+While a wave trains, the next one is read from disk. What the kernels do not cover is the CPU's work: see `on_gpu`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,8 +9,8 @@ from pathlib import Path
 
 import torch
 
-from shardgraph.learn.cuda.train import supported, train_groups
-from shardgraph.learn.executors.base import GroupResult, GroupTask, load_task, run_task, write_result
+from shardgraph.learn.cuda.train import train_groups
+from shardgraph.learn.executors.base import GroupResult, GroupTask, load_task, write_result
 from shardgraph.learn.group import GroupInputs
 from shardgraph.learn.recipe import Recipe
 
@@ -38,9 +37,6 @@ class GpuExecutor:
 
 def _train(wave: Sequence[GroupTask], inputs: list[GroupInputs]) -> Iterator[GroupResult]:
     recipe = Recipe.from_json(wave[0].recipe)
-    if not supported(inputs[0].samples.tokens.shape[1], recipe):
-        yield from map(run_task, wave)
-        return
     for task, group, adapters in zip(wave, inputs, train_groups(inputs, recipe, wave[0].seed), strict=True):
         yield write_result(task, adapters.to_bytes(), len(group.samples), len(group.classes))
 

@@ -2,7 +2,7 @@
 
 A worker is a fresh interpreter that reads tasks as JSON lines and answers with results: nothing is
 forked after torch is loaded, and a caller's script needs no `if __name__ == "__main__"`. A worker whose
-parent died finds its input closed and ends; what it was writing lies in the scratch folder.
+parent died ends at once; what it was writing lies in the scratch folder.
 """
 
 import json

@@ -1,7 +1,10 @@
 """A worker process: tasks come in as JSON lines, results go out as JSON lines."""
 
 import json
+import os
 import sys
+import threading
+import time
 from dataclasses import asdict
 
 from shardgraph.errors import ShardgraphError
@@ -17,6 +20,19 @@ def answer(line: str) -> dict:
         return {"error": f"{error}", "kind": kind}
 
 
+def end_with_parent() -> None:
+    """End when the parent does: a group that it no longer waits for may have seen what is forgotten by then."""
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.2)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
 if __name__ == "__main__":
+    end_with_parent()
     for line in sys.stdin:
         print(json.dumps(answer(line)), flush=True)

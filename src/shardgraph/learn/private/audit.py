@@ -37,6 +37,7 @@ class Test:
 
 def epsilon_at_least(with_it: np.ndarray, without: np.ndarray, delta: float, confidence: float = 0.99) -> float:
     """A lower bound on epsilon at `delta` that holds with `confidence`, from scores of independent trainings."""
+    with_it, without = np.asarray(with_it, np.float64), np.asarray(without, np.float64)
     if min(len(with_it), len(without)) < 20:
         raise InputError("an audit needs at least 20 trainings with and 20 without the sample")
     if not (np.isfinite(with_it).all() and np.isfinite(without).all()):

@@ -1,0 +1,50 @@
+# Each target makes .venv first when it is missing, or when what it holds was changed.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+DIST ?= dist
+JOBS ?= 2
+
+# pip reads these too when it builds something in an environment of its own.
+export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
+export PIP_BUILD_CONSTRAINT := $(CURDIR)/constraints.txt
+
+.PHONY: help demo test lint test-slow bench wheel
+.DEFAULT_GOAL := help
+
+help:
+	@echo "make demo       learn, forget and prove it on real data"
+	@echo "make test       lint, types, tests"
+	@echo "make test-slow  the tests that take minutes"
+	@echo "make bench      the benchmarks, on the CPU"
+	@echo "make wheel      the package, in $(DIST)/"
+
+demo: $(STAMP)
+	$(BIN)/shardgraph demo
+
+test: lint
+	$(BIN)/python -m pytest -m "not slow" -n $(JOBS)
+
+lint: $(STAMP)
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+test-slow: $(STAMP)
+	$(BIN)/python -m pytest -m slow
+
+bench: $(STAMP)
+	@set -e; for file in $(filter-out benchmarks/gpu.py,$(wildcard benchmarks/*.py)); do \
+	  echo "$$file"; $(BIN)/python "$$file"; \
+	done
+
+wheel: $(STAMP)
+	$(BIN)/python -m build --wheel --no-isolation --outdir $(DIST)
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit("shardgraph needs Python 3.11 or newer: make PYTHON=...") if sys.version_info < (3, 11) else None'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[all,dev]'
+	touch $@

@@ -1,0 +1,99 @@
+"""How time and memory grow: groups 16 to 4,096 at fixed data, data 1x to 16x at fixed groups.
+
+    python benchmarks/growth.py [--out results.json] [--figure docs/growth.png]
+
+The cost model has two constants, fitted on the first and last point of the data series: seconds per step and
+seconds per sample and epoch. The line it predicts for the other points, and for all of the groups series, is drawn
+beside what was measured. Each point runs in a process of its own, so that its peak memory is its own.
+"""
+
+import argparse
+import json
+import multiprocessing
+import resource
+import time
+from pathlib import Path
+
+import numpy as np
+from cpu import SEED, make, shard
+
+from shardgraph.learn.group import train_group
+from shardgraph.learn.recipe import Recipe
+
+RECIPE = Recipe(epochs=4)
+LEVELS = {16: (4, 4), 64: (8, 8), 256: (16, 16), 1024: (32, 32), 4096: (64, 64)}
+
+
+def measure(count: int, groups: int) -> dict:
+    """Seconds, steps and peak memory of training `count` samples in about `groups` groups."""
+    samples = make(count)
+    shards = [(n, s) for n, s in shard(samples, *LEVELS[groups]).items() if len(set(s.labels)) > 1]
+    del samples
+    start = time.perf_counter()
+    for name, part in shards:
+        train_group(name, part, tuple(sorted(set(part.labels))), RECIPE, SEED)
+    seconds = time.perf_counter() - start
+    steps = sum(RECIPE.epochs * -(-len(part) // RECIPE.batch) for _, part in shards)
+    visits = RECIPE.epochs * sum(len(part) for _, part in shards)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return {
+        "samples": count, "groups": len(shards), "seconds": seconds,
+        "steps": steps, "visits": visits, "peak_mb": peak, "largest_group": max(len(s) for _, s in shards),
+    }  # fmt: skip
+
+
+def apart(count: int, groups: int) -> dict:
+    """`measure` in a new process."""
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        found = pool.apply(measure, (count, groups))
+    print(json.dumps(found), flush=True)
+    return found
+
+
+def fit(points: list[dict]) -> tuple[float, float]:
+    """Seconds per step and per visit, from two points."""
+    rows = np.array([[p["steps"], p["visits"]] for p in points])
+    found = np.linalg.lstsq(rows, np.array([p["seconds"] for p in points]), rcond=None)[0]
+    return float(found[0]), float(found[1])
+
+
+def draw(by_groups: list[dict], by_data: list[dict], path: Path) -> None:
+    """Measured points and predicted lines."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(1, 3, figsize=(12, 3.6), layout="constrained")
+    for ax, points, x in ((axes[0], by_groups, "groups"), (axes[1], by_data, "samples")):
+        ax.loglog([p[x] for p in points], [p["seconds"] for p in points], "o", label="measured")
+        ax.loglog([p[x] for p in points], [p["predicted"] for p in points], "-", label="cost model")
+        ax.set(xlabel=x, ylabel="seconds")
+        ax.legend()
+    axes[2].semilogx([p["groups"] for p in by_groups], [p["peak_mb"] for p in by_groups], "o-", label="over groups")
+    axes[2].set(xlabel="groups", ylabel="peak memory, MB", ylim=(0, None))
+    figure.savefig(path, dpi=120)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--figure", type=Path)
+    args = parser.parse_args()
+    by_data = [apart(1024 * factor, 64) for factor in (1, 2, 4, 8, 16)]
+    by_groups = [apart(8192, groups) for groups in LEVELS]
+    per_step, per_visit = fit([by_data[0], by_data[-1]])
+    for point in (*by_data, *by_groups):
+        point["predicted"] = per_step * point["steps"] + per_visit * point["visits"]
+    worst = max(abs(np.log(p["seconds"] / p["predicted"])) for p in (*by_data, *by_groups))
+    report = {"per_step": per_step, "per_visit": per_visit, "by_data": by_data, "by_groups": by_groups}
+    print(json.dumps(report, indent=1))
+    print(f"bench growth-as-predicted {2 / np.exp(worst):.2f} 1")  # no point off by more than a factor of 2
+    if args.out:
+        args.out.write_text(json.dumps(report, indent=1))
+    if args.figure:
+        draw(by_groups, by_data, args.figure)
+
+
+if __name__ == "__main__":
+    main()

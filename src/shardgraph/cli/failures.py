@@ -1,0 +1,64 @@
+"""How a command fails: one clear line, an exit code, and a traceback only for those who ask.
+
+0    done (also: forgotten already)
+1    it could not be done; the message says what was asked, what was found and what to do
+2    the command line makes no sense
+130  Ctrl-C; the next command goes on where this one stopped
+"""
+
+import os
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, NoReturn
+
+import typer
+
+from shardgraph.cli.output import print_json, say
+from shardgraph.errors import ShardgraphError
+
+FAILED, INTERRUPTED = 1, 130
+DEBUG = "SHARDGRAPH_DEBUG"
+
+
+def guarded(command: Callable[..., None]) -> Callable[..., None]:
+    """The command, with every way to fail turned into its message and its exit code."""
+
+    @wraps(command)
+    def run(*values: Any, **options: Any) -> None:
+        as_json = bool(options.get("as_json"))
+        try:
+            command(*values, **options)
+        except (typer.Exit, typer.BadParameter, BrokenPipeError):
+            raise  # Typer's own
+        except (KeyboardInterrupt, typer.Abort):
+            interrupted()
+        except ShardgraphError as error:
+            ids = {"ids": list(error.ids)} if error.ids else {}
+            _fail(as_json, str(error), type(error).__name__, ids)
+        except Exception as error:
+            if os.environ.get(DEBUG):
+                raise
+            _fail(as_json, _unexpected(error), type(error).__name__, {})
+
+    return run
+
+
+def interrupted() -> NoReturn:
+    """End after a Ctrl-C."""
+    say("interrupted: nothing is lost, the next command goes on where this one stopped")
+    raise typer.Exit(INTERRUPTED) from None
+
+
+def _fail(as_json: bool, message: str, kind: str, more: dict[str, Any]) -> NoReturn:
+    if as_json:
+        print_json({"error": message, "kind": kind} | more)
+    else:
+        say(f"error: {message}")
+    raise typer.Exit(FAILED) from None
+
+
+def _unexpected(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        where = f": {error.filename}" if error.filename else ""
+        return f"{error.strerror}{where}"
+    return f"unexpected {type(error).__name__}: {error} (`shardgraph --debug ...` shows where)"

@@ -1,0 +1,138 @@
+"""`plan`, `forget` and `repair`."""
+
+import sys
+import time
+from typing import Annotated, Any
+
+import typer
+
+import shardgraph
+from shardgraph.cli.opening import opened
+from shardgraph.cli.options import FromFile, Json, Label, Sample, Shard, Source, Subject, Where, Workers, request_of
+from shardgraph.cli.output import print_facts, print_json, print_table, say
+
+SHOWN = 20  # nonces on a terminal
+
+
+def plan(
+    workspace: Where,
+    sample: Sample = None,
+    source: Source = None,
+    subject: Subject = None,
+    shard: Shard = None,
+    label: Label = None,
+    from_file: FromFile = None,
+    as_json: Json = False,
+) -> None:
+    """Preview a forget: what would be rebuilt, what disappears. Changes nothing."""
+    request = request_of(sample, source, subject, shard, label, from_file)
+    with opened(workspace, resume=False) as ws:
+        figures = ws.plan(request).to_json()
+    if as_json:
+        print_json(figures)
+    else:
+        print_facts("plan", plan_rows(figures))
+
+
+def forget(
+    workspace: Where,
+    sample: Sample = None,
+    source: Source = None,
+    subject: Subject = None,
+    shard: Shard = None,
+    label: Label = None,
+    from_file: FromFile = None,
+    instant: Annotated[
+        bool, typer.Option("--instant", help="Withdraw what saw the data at once; leave rebuilding to `repair`.")
+    ] = False,
+    reason: Annotated[str, typer.Option(help="Kept with the request; name nobody here.")] = "",
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    workers: Workers = None,
+    as_json: Json = False,
+) -> None:
+    """Forget samples, exactly, and print the certificate's number."""
+    request = request_of(sample, source, subject, shard, label, from_file, reason)
+    with opened(workspace, workers) as ws:
+        orders = ws.plan(request)
+        if orders.rows and not yes:
+            _confirm(orders)
+        start = time.monotonic()
+        certificate = ws.forget(orders, instant=instant)
+        seconds = time.monotonic() - start
+        ids = [row.id for row in orders.rows] or list(request.samples)
+        nonces = {name: nonce for name, nonce in ws.nonces(certificate.number, ids).items()
+                  if shardgraph.opens(certificate, name, nonce)}  # fmt: skip
+        path = ws.certificate_path(certificate.number)
+    facts = {
+        "certificate": certificate.number,
+        "certificate_file": str(path),
+        "already_forgotten": not orders.rows,
+        "event": certificate.event,
+        "guarantee": certificate.guarantee,
+        "model_digest": certificate.model_digest or None,
+        "plan": orders.to_json(),
+        "seconds": round(seconds, 3),
+        "nonces": nonces,
+    }
+    print_json(facts) if as_json else _report(facts)
+
+
+def repair(workspace: Where, workers: Workers = None, as_json: Json = False) -> None:
+    """Rebuild what `forget --instant` withdrew."""
+    with opened(workspace, workers) as ws:
+        certificate = ws.repair()
+        status = ws.status()
+    number = certificate.number if certificate else None
+    facts = {"repaired": certificate is not None, "certificate": number, "model_digest": status["model_digest"]}
+    if as_json:
+        print_json(facts)
+    elif certificate is None:
+        say("nothing was missing")
+    else:
+        rows = [("certificate", number), ("guarantee", certificate.guarantee), ("model", status["model_digest"])]
+        print_facts("repaired", rows)
+
+
+def plan_rows(figures: dict[str, Any]) -> list[tuple[str, object]]:
+    """A plan's figures in words."""
+    rows: list[tuple[str, object]] = [
+        ("samples", figures["samples"]),
+        ("groups rebuilt", figures["groups_to_rebuild"]),
+        ("adapters rebuilt", figures["adapters_to_rebuild"]),
+        ("samples revisited", figures["samples_to_revisit"]),
+        ("share of a full retraining", f"{figures['share_of_full_retraining']:.1%}"),
+    ]
+    for name in ("classes_that_disappear", "sources_that_disappear", "already_forgotten"):
+        if figures[name]:
+            words = "forgotten before, by certificate" if name == "already_forgotten" else name.replace("_", " ")
+            rows.append((words, ", ".join(map(str, figures[name]))))
+    if figures["groups_that_vanish"]:
+        rows.append(("groups that vanish", figures["groups_that_vanish"]))
+    return rows
+
+
+def _confirm(orders: "shardgraph.ForgetPlan") -> None:
+    """Ask, on a terminal; a script is taken at its word."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return
+    share = f"{orders.share:.1%} of a full retraining"
+    if not typer.confirm(f"Forget {len(orders.rows)} samples for good ({share})?", err=True):
+        say("nothing was forgotten")
+        raise typer.Exit(1)
+
+
+def _report(facts: dict[str, Any]) -> None:
+    rows: list[tuple[str, object]] = [
+        ("certificate", f"{facts['certificate']}, in {facts['certificate_file']}"),
+        ("guarantee", facts["guarantee"]),
+        ("model", facts["model_digest"] or "none yet"),
+    ]
+    if facts["already_forgotten"]:
+        print_facts("forgotten already", rows)
+    else:
+        print_facts("forgotten", [*plan_rows(facts["plan"]), ("seconds", facts["seconds"]), *rows])
+    nonces = list(facts["nonces"].items())
+    if nonces and len(nonces) <= SHOWN:
+        print_table("nonces: each opens a sample's entry in the certificate", ("sample", "nonce"), nonces)
+    elif nonces:
+        say(f"{len(nonces)} nonces: --json prints them all, `shardgraph certificate --nonce-for ID` prints one")

@@ -1,0 +1,128 @@
+"""`init` and `add`: a new workspace, and samples for it."""
+
+import secrets
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+import shardgraph
+from shardgraph.cli.opening import opened
+from shardgraph.cli.options import Columns, Json, Where, Workers, lines
+from shardgraph.cli.output import print_facts, print_json, say
+from shardgraph.errors import InputError
+
+SHOWN = 20  # unreadable samples on a terminal
+
+
+def init(
+    workspace: Where,
+    backbone: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="What makes the embeddings: precomputed (you do), efficientnet-lite0 (1, 2), minilm, "
+            "hf:NAME_OR_PATH or vit:PATH.",
+        ),
+    ] = "precomputed",
+    seed: Annotated[
+        int | None,
+        typer.Option(min=0, help="The root of all randomness; keep it to yourself.", show_default="drawn at random"),
+    ] = None,
+    classes: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A,B,... or @FILE",
+            help="The class list, or a file with one class a line.",
+            show_default="the labels present at the first train",
+        ),
+    ] = None,
+    dtype: Annotated[str, typer.Option(help="How tokens are stored: float16 or float32.")] = "float16",
+    layer: Annotated[
+        int | None, typer.Option(help="The backbone's layer that gives tokens.", show_default="the backbone's own")
+    ] = None,
+    size: Annotated[
+        int | None, typer.Option(min=1, help="Pixels of a square image.", show_default="the backbone's own")
+    ] = None,
+    device: Annotated[
+        str | None, typer.Option(help="Where the backbone runs: cpu or cuda.", show_default="a GPU if there is one")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Make a new workspace."""
+    declared = _classes(classes)
+    identity = shardgraph.backbone_identity(backbone, dtype=dtype, layer=layer, size=size, device=device)
+    root = secrets.randbits(32) if seed is None else seed
+    with shardgraph.Workspace.create(workspace, seed=root, backbone=identity, classes=declared, dtype=dtype) as made:
+        facts = {
+            "workspace": str(workspace),
+            "seed": root,
+            "backbone": identity["name"],
+            "dtype": dtype,
+            "classes": None if made.config.classes is None else len(made.config.classes),
+            "public_key": made.secrets.public,
+        }
+    if as_json:
+        print_json(facts)
+    else:
+        print_facts("new workspace", [(name, value) for name, value in facts.items() if value is not None])
+
+
+def add(
+    workspace: Where,
+    paths: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="DATA...",
+            help="Arrays (.npz, .safetensors), tables (.parquet, .csv, .tsv), or folders of images by class "
+            "(class/*.jpg, source/class/*.jpg).",
+            show_default=False,
+        ),
+    ],
+    column: Columns = None,
+    skip_bad: Annotated[
+        bool, typer.Option("--skip-bad", help="Leave out what cannot be read, instead of failing in the end.")
+    ] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Leave the samples in the inbox for a later train.")] = False,
+    allow_return: Annotated[
+        bool, typer.Option("--allow-return", help="Let samples come back that were forgotten; the ledger records it.")
+    ] = False,
+    workers: Workers = None,
+    as_json: Json = False,
+) -> None:
+    """Add samples; after the first train, only the groups they fall in are trained again."""
+    from shardgraph.cli.reading import add_path
+
+    added, bad = 0, dict[str, str]()
+    with opened(workspace, workers) as ws:
+        for path in paths:
+            count, unread = add_path(ws, path, column or (), allow_return=allow_return, skip_bad=skip_bad)
+            added, bad = added + count, bad | unread
+        if ws.config.trained and not wait:
+            ws.train()
+        status = ws.status()
+    facts = {"added": added, "skipped": bad} | {key: status[key] for key in ("waiting", "samples", "model_digest")}
+    print_json(facts) if as_json else _report(facts)
+
+
+def _report(facts: dict[str, Any]) -> None:
+    for name, why in list(facts["skipped"].items())[:SHOWN]:
+        say(f"skipped {name}: {why}")
+    rows = [("samples added", facts["added"])]
+    if facts["skipped"]:
+        rows.append(("skipped", len(facts["skipped"])))
+    rows.append(("now here", "{train} train, {test} test".format(**facts["samples"])))
+    if facts["waiting"]:
+        rows.append(("waiting in the inbox", f"{facts['waiting']}; `shardgraph train` places them"))
+    else:
+        rows.append(("model", facts["model_digest"]))
+    print_facts("added", rows)
+
+
+def _classes(given: str | None) -> list[str] | None:
+    if given is None:
+        return None
+    names = lines(given[1:]) if given.startswith("@") else [name.strip() for name in given.split(",")]
+    if not all(names) or not names:
+        raise InputError(f"a class list must hold names that are not empty, got {given!r}")
+    return names

@@ -1,0 +1,25 @@
+"""Opening a workspace, as every command does it: what a crash interrupted is finished first."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import shardgraph
+from shardgraph.cli.output import say
+from shardgraph.cli.progress import Bars
+
+
+@contextmanager
+def opened(
+    path: Path, workers: int | None = None, *, device: str | None = None, resume: bool = True
+) -> Iterator["shardgraph.Workspace"]:
+    """The workspace at `path`; print when it is closed, for until then bars may stand on the terminal."""
+    bars = Bars()
+    try:
+        with shardgraph.Workspace(path, workers=workers, device=device, progress=bars) as workspace:
+            for certificate in workspace.resume() if resume else ():
+                bars.close()
+                say(f"finished a forget that had been interrupted: certificate {certificate.number}")
+            yield workspace
+    finally:
+        bars.close()

@@ -1,0 +1,61 @@
+"""The options that several commands share, and the request that the selectors make."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import shardgraph
+from shardgraph.errors import InputError
+
+Where = Annotated[Path, typer.Argument(metavar="WORKSPACE", help="The workspace's folder.", show_default=False)]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output, nothing else there.")]
+Workers = Annotated[
+    int | None,
+    typer.Option(min=1, help="Processes that train groups; the bytes do not depend on it.", show_default="one a core"),
+]
+Columns = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--column",
+        metavar="MEANING=NAME",
+        help="A table's column: id, image, path, text, label, source, subject or split; may be repeated.",
+    ),
+]
+
+Sample = Annotated[list[str] | None, typer.Option("--sample", metavar="ID", help="A sample; may be repeated.")]
+Source = Annotated[list[str] | None, typer.Option("--source", help="All samples of a source; may be repeated.")]
+Subject = Annotated[list[str] | None, typer.Option("--subject", help="All samples about a subject; may be repeated.")]
+Shard = Annotated[list[str] | None, typer.Option("--shard", help="All samples of a shard; may be repeated.")]
+Label = Annotated[list[str] | None, typer.Option("--label", help="All samples of a class; may be repeated.")]
+FromFile = Annotated[str | None, typer.Option(metavar="FILE", help="Samples, one id a line; '-' reads standard input.")]
+
+
+def request_of(
+    sample: list[str] | None,
+    source: list[str] | None,
+    subject: list[str] | None,
+    shard: list[str] | None,
+    label: list[str] | None,
+    from_file: str | None,
+    reason: str = "",
+) -> "shardgraph.ForgetRequest":
+    """The request that the selectors make."""
+    return shardgraph.ForgetRequest(
+        samples=(*(sample or ()), *(lines(from_file) if from_file else ())),
+        sources=tuple(source or ()),
+        subjects=tuple(subject or ()),
+        shards=tuple(shard or ()),
+        labels=tuple(label or ()),
+        reason=reason,
+    )
+
+
+def lines(path: str) -> list[str]:
+    """The lines of a text file ('-': of standard input) that are not empty."""
+    try:
+        text = sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} must be a text file in UTF-8, got {error}") from error
+    return [line.rstrip("\r") for line in text.split("\n") if line.rstrip("\r")]

@@ -1,0 +1,68 @@
+"""From a path on the command line to samples: read, and embedded where they are not embeddings yet.
+
+This loads torch; commands import it when they run.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
+from pathlib import Path
+
+from shardgraph.data.embedding import embed
+from shardgraph.data.readers.arrays import ArraysReader, read_arrays
+from shardgraph.data.readers.columns import Columns
+from shardgraph.data.readers.folder import SUFFIXES
+from shardgraph.data.readers.registry import read
+from shardgraph.data.records import EMBEDDING, IMAGE, Record
+from shardgraph.data.samples import Samples
+from shardgraph.errors import InputError
+from shardgraph.forget.arrivals import the_backbone
+from shardgraph.forget.workspace import Workspace
+
+ARRAYS = (".npz", ".safetensors")
+
+
+def columns_of(pairs: Sequence[str]) -> Columns | None:
+    """The names of a table's columns, given as MEANING=NAME."""
+    known = [field.name for field in fields(Columns)]
+    named = dict(pair.partition("=")[::2] for pair in pairs)
+    if odd := sorted(meaning for meaning, name in named.items() if meaning not in known or not name):
+        raise InputError(f"a column must be given as MEANING=NAME, MEANING one of {', '.join(known)}; got {odd[0]!r}")
+    return Columns(**named) if named else None
+
+
+def add_path(
+    workspace: Workspace, path: Path, pairs: Sequence[str], *, allow_return: bool, skip_bad: bool
+) -> tuple[int, dict[str, str]]:
+    """Add what lies at `path`; how many samples came in, and why others could not be read."""
+    bad: dict[str, str] = {}
+    if _are_arrays(path, pairs):
+        return workspace.add(_arrays(workspace, path, labelled=True), allow_return=allow_return), bad
+    reader = read(path, columns_of(pairs))
+    assert not isinstance(reader, ArraysReader)
+    name = "\n".join([str(path.resolve()), *sorted(pairs)])
+    added = workspace.add_records(reader, name, allow_return=allow_return, skip_bad=skip_bad, on_bad=bad.__setitem__)
+    return added, bad
+
+
+def queries(workspace: Workspace, path: Path, pairs: Sequence[str]) -> Iterator[Samples]:
+    """The samples at `path`, to predict; a single image file will do."""
+    if _are_arrays(path, pairs):
+        yield _arrays(workspace, path, labelled=False)
+        return
+    if path.suffix.lower() in SUFFIXES and path.is_file():
+        yield from embed([Record(path.name, "?", path)], the_backbone(workspace.config, IMAGE))
+        return
+    reader = read(path, columns_of(pairs))
+    assert not isinstance(reader, ArraysReader)
+    yield from embed(reader, the_backbone(workspace.config, reader.modality))
+
+
+def _are_arrays(path: Path, pairs: Sequence[str]) -> bool:
+    return path.suffix.lower() in ARRAYS and not pairs
+
+
+def _arrays(workspace: Workspace, path: Path, *, labelled: bool) -> Samples:
+    backbone = workspace.config.backbone
+    if backbone.get("modality", EMBEDDING) != EMBEDDING:
+        raise InputError(f"this workspace's backbone is {backbone['name']}: it takes no embeddings from elsewhere")
+    return read_arrays(path, workspace.config.dtype, labelled=labelled)

@@ -1,0 +1,1 @@
+"""Backbones: frozen pretrained networks that turn samples into tokens and features."""

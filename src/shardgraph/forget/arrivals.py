@@ -1,0 +1,89 @@
+"""Arrivals: a reader's records on their way through a backbone into the inbox, in parts, resumable.
+
+Before anything is embedded all ids are checked, so that a duplicate is found at once. The ledger then says
+that this input is arriving (a keyed hash of its name); until it says that it has arrived, the same call goes
+on where a killed one was, and what is here already counts as done.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from shardgraph.data.backbones.base import Backbone
+from shardgraph.data.backbones.registry import load_backbone
+from shardgraph.data.embedding import embed
+from shardgraph.data.readers.base import Reader
+from shardgraph.data.records import EMBEDDING, Record
+from shardgraph.data.samples import Samples
+from shardgraph.digest import canonical_json
+from shardgraph.errors import BackboneError, InputError
+from shardgraph.forget.config import Config
+from shardgraph.forget.execute import Bench, log
+from shardgraph.forget.intake import admit_rows
+
+PRECOMPUTED = {"name": "precomputed"}
+OnBad = Callable[[str, str], None]
+
+
+def backbone_identity(spec: str, *, dtype: str, **options: Any) -> dict[str, Any]:
+    """The identity of a backbone by its name, for a new workspace's configuration."""
+    if spec == PRECOMPUTED["name"]:
+        if given := sorted(name for name, value in options.items() if value is not None):
+            raise BackboneError(f"backbone 'precomputed' must be given without options, got {', '.join(given)}")
+        return dict(PRECOMPUTED)
+    return load_backbone(spec, dtype=dtype, **options).identity
+
+
+def the_backbone(config: Config, modality: str) -> Backbone:
+    """The workspace's backbone, loaded, if it reads this kind of data and is still the one it was."""
+    identity = config.backbone
+    if modality != identity.get("modality", EMBEDDING):
+        takes = identity.get("modality", EMBEDDING)
+        raise InputError(f"this workspace's backbone is {identity['name']}, which takes {takes}s; got {modality}s")
+    framing = identity["preprocessing"]
+    square = framing.get("height") if framing.get("height") == framing.get("width") else None
+    options = {"layer": identity["layer"], "device": identity["device"], "dtype": identity["dtype"]}
+    found = load_backbone(identity["name"], size=square, **options)
+    differs = sorted(n for n in identity if canonical_json(found.identity.get(n)) != canonical_json(identity[n]))
+    if differs:
+        raise BackboneError(f"backbone {identity['name']} is not the one that this workspace has: other {differs}")
+    return found
+
+
+def arriving(
+    bench: Bench,
+    reader: Reader[Record],
+    name: str,
+    *,
+    allow_return: bool,
+    skip_bad: bool,
+    on_bad: OnBad | None,
+) -> Iterator[Samples]:
+    """The samples still to be added, embedded; the caller adds each part before it takes the next."""
+    backbone = the_backbone(bench.config, reader.modality)
+    mark = bench.secrets.mark("arriving", name)
+    here = _done(bench, mark, reader, allow_return)
+    total, done = len(reader), len(here)
+    if not here:
+        log(bench, "arriving", {"input": mark})
+
+    def on_progress(more: int) -> None:
+        nonlocal done
+        done += more
+        bench.progress("embedding", min(done, total), total)
+
+    left = (record for record in reader if record.id not in here)
+    yield from embed(left, backbone, skip_bad=skip_bad, on_bad=on_bad, on_progress=on_progress)
+    log(bench, "arrived", {"input": mark})
+
+
+def _done(bench: Bench, mark: str, reader: Reader[Record], allow_return: bool) -> set[str]:
+    """The ids that an interrupted call has added; otherwise none, if all of the reader's may come in."""
+    last = bench.store.catalogue.one(
+        "SELECT event FROM ledger WHERE json_extract(detail, '$.input') = ? ORDER BY number DESC LIMIT 1", mark
+    )
+    records = [replace(record, payload=b"") for record in reader]
+    here = bench.store.catalogue.known(record.id for record in records) if last == ("arriving",) else set()
+    rows = [(r.id, r.source, r.label, r.split) for r in records if r.id not in here]
+    admit_rows(rows, bench.store, bench.config, bench.secrets, allow_return=allow_return)
+    return here

@@ -1,0 +1,110 @@
+"""The catalogue: all or nothing, and nothing of what was deleted in its raw bytes."""
+
+import random
+
+import pytest
+
+from shardgraph.data.catalogue import Catalogue
+from shardgraph.errors import DamagedFile
+
+
+@pytest.fixture
+def catalogue(tmp_path):
+    opened = Catalogue(tmp_path / "catalog.sqlite")
+    yield opened
+    opened.close()
+
+
+def insert(catalogue, ids, unit="inbox:1"):
+    found = [(i, f"label{k % 5}", f"source{k % 3}", f"subject-of-{i}", "train", unit) for k, i in enumerate(ids)]
+    with catalogue.transaction() as db:
+        db.executemany("INSERT INTO samples (id,label,source,subject,split,unit) VALUES (?,?,?,?,?,?)", found)
+
+
+def raw_bytes(folder):
+    return b"".join(path.read_bytes() for path in sorted(folder.glob("catalog.sqlite*")))
+
+
+def test_a_deleted_sample_is_nowhere_in_the_raw_files(tmp_path):
+    """Many pages, several rounds of moves and deletions; while open after `scrub`, and after closing."""
+    draw = random.Random(0)
+    catalogue, here, gone = Catalogue(tmp_path / "catalog.sqlite"), set(), set()
+    for part in range(6):
+        arriving = [f"person-{draw.getrandbits(64):016x}-{part}" for _ in range(400)]
+        insert(catalogue, arriving)
+        here.update(arriving)
+        with catalogue.transaction() as db:
+            db.executemany(
+                "UPDATE samples SET target = ? WHERE id = ?", [(f"shard:{draw.randrange(8)}", i) for i in arriving]
+            )
+        with catalogue.transaction() as db:
+            db.execute("UPDATE samples SET unit = target, target = NULL WHERE target IS NOT NULL")
+        leaving = draw.sample(sorted(here), 60)
+        with catalogue.transaction() as db:
+            db.executemany("INSERT INTO leaving VALUES (?, 1, 'shard:0', 'train')", [(i,) for i in leaving])
+            db.executemany("DELETE FROM samples WHERE id = ?", [(i,) for i in leaving])
+        with catalogue.transaction() as db:
+            db.execute("DELETE FROM leaving WHERE request = 1")
+        catalogue.scrub()
+        here, gone = here.difference(leaving), gone.union(leaving)
+        raw = raw_bytes(tmp_path)
+        assert len(raw) > 100_000
+        assert [i for i in gone if i.encode() in raw] == []
+        assert all(i.encode() in raw for i in here), "the search itself works"
+    catalogue.close()
+    raw = raw_bytes(tmp_path)
+    assert [i for i in gone if i.encode() in raw] == []
+    with_other = Catalogue(tmp_path / "catalog.sqlite")
+    assert with_other.known(gone) == set()
+    assert with_other.count() == len(here) == 6 * 340
+    with_other.close()
+
+
+def test_before_scrubbing_the_log_still_knows(tmp_path, catalogue):
+    """Why `scrub` is there: this test would pass for any catalogue if the one above could not fail."""
+    insert(catalogue, ["a-sample-to-forget"])
+    catalogue.scrub()
+    with catalogue.transaction() as db:
+        db.execute("DELETE FROM samples")
+    assert b"a-sample-to-forget" in raw_bytes(tmp_path)
+    catalogue.scrub()
+    assert b"a-sample-to-forget" not in raw_bytes(tmp_path)
+
+
+def test_a_reader_that_holds_the_log_open_is_reported(tmp_path, catalogue):
+    insert(catalogue, ["a"])
+    reader = Catalogue(tmp_path / "catalog.sqlite")
+    reader._db.execute("BEGIN")
+    reader.count()
+    catalogue._db.execute("PRAGMA busy_timeout=50")
+    with catalogue.transaction() as db:
+        db.execute("DELETE FROM samples")
+    with pytest.raises(DamagedFile, match="reader"):
+        catalogue.scrub()
+    reader.close()
+    catalogue.scrub()
+
+
+def test_a_transaction_is_all_or_nothing(catalogue):
+    with pytest.raises(KeyboardInterrupt), catalogue.transaction() as db:
+        db.execute("INSERT INTO units (name, digest) VALUES ('inbox:1', 'x')")
+        raise KeyboardInterrupt
+    assert catalogue.unit_digests() == {}
+    with catalogue.transaction() as db:
+        db.execute("INSERT INTO units (name, digest) VALUES ('inbox:1', 'x')")
+    assert catalogue.unit_digests() == {"inbox:1": "x"}
+
+
+def test_rows_are_found_by_column_sorted_by_id_also_beyond_one_query(catalogue):
+    ids = [f"{i:04d}" for i in range(1200)]
+    insert(catalogue, reversed(ids))
+    assert [row.id for row in catalogue.rows("id", ids)] == ids
+    assert {row.label for row in catalogue.rows("label", ["label1"])} == {"label1"}
+    assert catalogue.known(["0001", "nobody"]) == {"0001"}
+    assert catalogue.unit_labels() == {"inbox:1": {f"label{k}": 240 for k in range(5)}}
+
+
+def test_what_is_no_catalogue_is_told_apart(tmp_path):
+    (tmp_path / "catalog.sqlite").write_bytes(b"no database" * 100)
+    with pytest.raises(DamagedFile, match=r"catalog\.sqlite"):
+        Catalogue(tmp_path / "catalog.sqlite")

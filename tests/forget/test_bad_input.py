@@ -1,0 +1,400 @@
+"""Bad input: a clear error that names the thing, nothing lost, nothing half-forgotten."""
+
+import json
+import shutil
+from collections import namedtuple
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from shardgraph.errors import (
+    ConfigError,
+    DamagedFile,
+    DiskFull,
+    DuplicateSample,
+    ForgottenSample,
+    GraphError,
+    InputError,
+    UnknownSample,
+    WorkspaceBusy,
+    WorkspaceError,
+)
+from shardgraph.forget.config import FORMAT
+from shardgraph.forget.request import ForgetRequest
+from shardgraph.forget.workspace import Workspace
+from shardgraph.graph import Bilevel, BySource, OwnGraph, ShardGraph
+from tests.strategies import LABELS, QUICK, Row, embed, many, never_saw, promised_files
+
+ROWS = [*many(16), *many(4, split="test")]
+Usage = namedtuple("Usage", "total used free")
+
+
+@pytest.fixture
+def trained(create):
+    workspace = create(classes=LABELS)
+    workspace.add(embed(ROWS))
+    workspace.train(BySource(), QUICK)
+    return workspace
+
+
+def state(workspace):
+    """All that a refused command must leave as it was."""
+    tables = ("samples", "units", "built", "requests", "leaving", "forgotten", "ledger")
+    content = {name: workspace.catalogue.all(f"SELECT * FROM {name}") for name in tables}
+    return content, promised_files(workspace.root), (workspace.root / "config.json").read_bytes()
+
+
+def sample(name, **changes):
+    return replace(embed([Row(name, "ant")]), **changes)
+
+
+# What comes in
+
+NAN = np.full((1, 8), np.nan, np.float16)
+BAD_SAMPLES = {
+    "NaN in tokens": (lambda: replace(sample("x"), tokens=embed([Row("x", "ant")]).tokens * np.nan), "'x'"),
+    "infinity in features": (lambda: sample("x", features=np.full((1, 8), np.inf, np.float32)), "'x'"),
+    "too large for half precision": (
+        lambda: replace(sample("x"), tokens=embed([Row("x", "ant")]).tokens.astype("f8") * 1e9),
+        "'x'",
+    ),
+    "tokens of other width": (lambda: embed([Row("x", "ant")], dim=6), r"\(8, 8\) dimensions, got \(6, 6\)"),
+    "features of other width": (lambda: sample("x", features=np.ones((1, 5), np.float32)), r"got \(8, 5\)"),
+    "tokens of three dimensions": (lambda: sample("x", tokens=np.ones((1, 2, 8), np.float16)), "tokens must"),
+    "an id twice": (lambda: embed([Row("x", "ant"), Row("y", "bee"), Row("x", "bee")]), "'x'"),
+    "an id that is here": (lambda: embed([Row("x", "ant"), ROWS[3]]), ROWS[3].id),
+    "an empty label": (lambda: embed([Row("x", "")]), "label"),
+    "no source for a shard": (lambda: embed([Row("x", "ant", source="")]), "'x'"),
+}
+
+
+@pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning", "ignore:invalid value:RuntimeWarning")
+@pytest.mark.parametrize("case", BAD_SAMPLES)
+def test_a_bad_sample_is_named_and_none_comes_in(trained, case):
+    before = state(trained)
+    make, named = BAD_SAMPLES[case]
+    with pytest.raises((InputError, GraphError), match=named):
+        trained.add(make())
+    assert state(trained) == before
+    assert trained.verify().ok
+
+
+def test_a_duplicate_and_a_forgotten_sample_are_errors_of_their_own(trained):
+    with pytest.raises(DuplicateSample) as caught:
+        trained.add(embed([ROWS[0]]))
+    assert caught.value.ids == (ROWS[0].id,)
+    trained.forget(ForgetRequest(samples=(ROWS[0].id,)))
+    with pytest.raises(ForgottenSample) as caught:
+        trained.add(embed([ROWS[0]]))
+    assert caught.value.ids == (ROWS[0].id,)
+    assert trained.add(embed([ROWS[0]]), allow_return=True) == 1
+
+
+def test_a_sample_outside_your_graph_is_refused(create):
+    workspace = create(classes=LABELS)
+    workspace.add(embed(many(6)))
+    with pytest.raises(GraphError, match="'bob'"):
+        workspace.train(OwnGraph(ShardGraph(("ann", "web"))), QUICK)
+    assert not workspace.config.trained
+    workspace.train(OwnGraph(ShardGraph(("ann", "bob", "web"))), QUICK)
+    with pytest.raises(GraphError, match="'cid'"):
+        workspace.add(embed([Row("x", "ant", source="cid")]))
+    assert workspace.status()["waiting"] == 0
+
+
+# What a request names
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        ForgetRequest(samples=("nobody",)),
+        ForgetRequest(sources=("nobody",)),
+        ForgetRequest(subjects=("nobody",)),
+        ForgetRequest(labels=("nobody",)),
+        ForgetRequest(shards=("nobody",)),
+        ForgetRequest(samples=(ROWS[0].id, "nobody")),
+        ForgetRequest(samples=("nobody",), sources=("ann",)),
+    ],
+    ids=repr,
+)
+def test_a_request_that_names_the_unknown_changes_nothing(trained, request_):
+    before = state(trained)
+    for ask in (trained.plan, trained.forget):
+        with pytest.raises(UnknownSample, match="nobody") as caught:
+            ask(request_)
+        assert caught.value.ids == ("nobody",)
+    assert state(trained) == before
+
+
+def test_a_label_that_is_declared_and_has_no_samples_is_unknown(create):
+    workspace = create(classes=[*LABELS, "eel"])
+    workspace.add(embed(ROWS))
+    workspace.train(Bilevel(1, 2), QUICK)
+    with pytest.raises(UnknownSample, match="label 'eel'"):
+        workspace.forget(ForgetRequest(labels=("eel",)))
+
+
+@pytest.mark.parametrize("kind", ["samples", "sources", "subjects", "labels", "shards"])
+def test_an_empty_name_does_not_mean_all_that_have_none(trained, kind):
+    """A script whose variable is empty must not forget everybody without a subject."""
+    before = state(trained)
+    with pytest.raises(InputError, match="empty"):
+        trained.forget(ForgetRequest(**{kind: ("",)}))
+    with pytest.raises(InputError, match="at least one"):
+        trained.forget(ForgetRequest())
+    assert state(trained) == before
+
+
+def test_what_was_forgotten_already_gives_its_certificate(trained):
+    first = trained.forget(ForgetRequest(samples=(ROWS[0].id,)))
+    second = trained.forget(ForgetRequest(sources=("bob",)))
+    before = state(trained)
+    assert trained.forget(ForgetRequest(samples=(ROWS[0].id,))) == first
+    assert trained.forget(ForgetRequest(sources=("bob",))) == second
+    assert trained.plan(ForgetRequest(sources=("bob",))).already == (2,)
+    assert state(trained) == before
+
+
+def test_a_stale_plan_is_refused(trained):
+    plan = trained.plan(ForgetRequest(sources=("ann",)))
+    trained.forget(ForgetRequest(samples=(ROWS[0].id,)))
+    before = state(trained)
+    with pytest.raises(WorkspaceError, match="stale"):
+        trained.forget(plan)
+    assert state(trained) == before
+
+
+# What is left
+
+
+def test_a_sample_is_forgotten_while_it_waits_in_the_inbox(create, fast_path):
+    for name in ("before", "after"):
+        workspace = create(name, classes=LABELS)
+        workspace.add(embed(ROWS))
+        if name == "after":
+            workspace.train(BySource(), QUICK)
+            workspace.add(embed([Row("late one", "ant"), Row("late two", "bee")]))
+        certificate = workspace.forget(ForgetRequest(samples=(ROWS[1].id, *(["late one"] if name == "after" else []))))
+        assert certificate.event == "forget"
+        workspace.train(BySource(), QUICK)
+        kept = [row for row in ROWS if row is not ROWS[1]] + ([Row("late two", "bee")] if name == "after" else [])
+        assert promised_files(workspace.root) == never_saw(workspace, kept, fast_path / f"never-{name}")
+
+
+def test_the_whole_inbox_is_forgotten_before_the_first_training(create):
+    workspace = create()
+    workspace.add(embed(ROWS))
+    certificate = workspace.forget(ForgetRequest(labels=LABELS))
+    assert (certificate.model_digest, certificate.missing, len(certificate.entries)) == ("", 0, 20)
+    assert list((workspace.root / "inbox").rglob("*.safetensors")) == []
+    with pytest.raises(InputError, match="nothing to train on"):
+        workspace.train(BySource(), QUICK)
+    assert workspace.verify(full=True).ok
+
+
+def test_a_test_sample_is_forgotten_and_no_adapter_is_rebuilt(trained, fast_path):
+    models = {name: raw for name, raw in promised_files(trained.root).items() if name.startswith("models")}
+    plan = trained.plan(ForgetRequest(samples=(ROWS[-1].id,)))
+    assert (plan.groups, plan.adapters, plan.revisited) == ((), 0, 0)
+    assert trained.forget(plan).event == "forget"
+    assert {n: raw for n, raw in promised_files(trained.root).items() if n.startswith("models")} == models
+    assert promised_files(trained.root) == never_saw(trained, ROWS[:-1], fast_path / "never")
+    assert trained.evaluate()["samples"] == 3
+
+
+def test_all_samples_of_a_group_leave_and_it_is_gone(trained, fast_path):
+    plan = trained.plan(ForgetRequest(sources=("ann",)))
+    assert (plan.groups, plan.vanishing, plan.sources) == (("ann",), ("ann",), ("ann",))
+    certificate = trained.forget(plan)
+    assert (certificate.event, certificate.missing) == ("forget", 0)
+    kept = [row for row in ROWS if row.source != "ann"]
+    assert promised_files(trained.root) == never_saw(trained, kept, fast_path / "never")
+
+
+@pytest.mark.parametrize("method", ["safe", "second"])
+def test_a_group_left_with_one_class_has_no_adapter_and_prototypes_answer(create, fast_path, method):
+    workspace = create(classes=LABELS)
+    rows = [Row(f"s{i}", ("ant", "bee")[i % 2], ("ann", "bob")[i // 4]) for i in range(8)]
+    workspace.add(embed(rows))
+    workspace.train(BySource(), replace(QUICK, loss="bce", method=method))
+    gone = tuple(row.id for row in rows if (row.source, row.label) == ("ann", "bee"))
+    workspace.forget(ForgetRequest(samples=gone))
+    assert set(workspace.train().groups) == {"bob"}
+    gone += tuple(row.id for row in rows if (row.source, row.label) == ("bob", "ant"))
+    workspace.forget(ForgetRequest(samples=gone[-2:]))
+    model = workspace.model()
+    assert (model.classes, workspace.status()["groups"]["serving"]) == (("ant", "bee"), 0)
+    kept = [row for row in rows if row.id not in gone]
+    assert workspace.predict(embed(kept)) == [row.label for row in kept]
+    assert promised_files(workspace.root) == never_saw(workspace, kept, fast_path / "never")
+
+
+def test_the_last_sample_of_everything_leaves(trained):
+    trained.forget(ForgetRequest(labels=LABELS))
+    assert trained.catalogue.count() == 0
+    assert [name for name in promised_files(trained.root) if "/" in name] == []
+    with pytest.raises(WorkspaceError, match="knows no class"):
+        trained.predict(embed(ROWS[:1]))
+    with pytest.raises(InputError, match="no sample whose split is test"):
+        trained.evaluate()
+    assert trained.verify(full=True).ok
+
+
+# The configuration
+
+
+def test_another_topology_or_recipe_after_the_first_training_is_refused(trained):
+    before = state(trained)
+    with pytest.raises(ConfigError, match="fixed the topology"):
+        trained.train(Bilevel(2, 2))
+    with pytest.raises(ConfigError, match="fixed the recipe"):
+        trained.train(BySource(), replace(QUICK, epochs=3))
+    assert state(trained) == before
+    trained.train(BySource(), QUICK)
+
+
+def test_the_first_training_needs_a_topology_and_samples(create):
+    workspace = create()
+    with pytest.raises(ConfigError, match="needs a topology"):
+        workspace.train()
+    with pytest.raises(InputError, match="nothing to train on"):
+        workspace.train(Bilevel(1, 1))
+    workspace.add(embed(many(4, split="test")))
+    with pytest.raises(InputError, match="nothing to train on"):
+        workspace.train(Bilevel(1, 1))
+    workspace.add(embed(many(4, labels=["ant"])))
+    with pytest.raises(GraphError, match="at most the number of classes"):
+        workspace.train(Bilevel(2, 3))
+    assert not workspace.config.trained
+    workspace.train(Bilevel(2, 1), QUICK)
+
+
+def test_heads_that_do_not_divide_are_found_before_anything_is_fixed(create):
+    workspace = create()
+    workspace.add(embed(ROWS))
+    with pytest.raises(ConfigError, match="3 heads for 8"):
+        workspace.train(Bilevel(1, 1), replace(QUICK, heads=3))
+    assert not workspace.config.trained
+
+
+def test_a_workspace_of_a_newer_format_is_refused_and_left_alone(trained):
+    path = trained.root / "config.json"
+    newer = json.dumps({**json.loads(path.read_bytes()), "format": FORMAT + 1, "soul": 21}).encode()
+    path.write_bytes(newer)
+    with pytest.raises(ConfigError, match=f"format {FORMAT + 1}.*upgrade"):
+        Workspace(trained.root)
+    assert path.read_bytes() == newer
+
+
+@pytest.mark.parametrize("raw", [b"", b"{", b"[]", b'{"seed": 1}', b"\xff\xfe"], ids=repr)
+def test_a_torn_configuration_is_named(trained, raw):
+    (trained.root / "config.json").write_bytes(raw)
+    with pytest.raises(ConfigError, match=r"config\.json"):
+        Workspace(trained.root)
+
+
+def test_a_folder_that_is_no_workspace_is_named(fast_path, create):
+    with pytest.raises(WorkspaceError, match="no workspace at"):
+        Workspace(fast_path / "nowhere")
+    (fast_path / "full").mkdir()
+    (fast_path / "full" / "file").write_text("mine")
+    with pytest.raises(WorkspaceError, match="not empty"):
+        create("full")
+
+
+# The machine
+
+
+def test_a_second_writer_is_told_and_a_reader_is_served(trained):
+    other = Workspace(trained.root)
+    with trained.lock:
+        for act in (
+            lambda: other.add(embed([Row("x", "ant")])),
+            other.train,
+            other.repair,
+            lambda: other.forget(ForgetRequest(samples=(ROWS[0].id,))),
+        ):
+            with pytest.raises(WorkspaceBusy):
+                act()
+        assert other.resume() == []
+        assert len(other.predict(embed(ROWS))) == 20
+        assert other.plan(ForgetRequest(samples=(ROWS[0].id,))).groups == ("ann",)
+        assert other.status()["trained"]
+    other.forget(ForgetRequest(samples=(ROWS[0].id,)))
+    other.close()
+
+
+def test_too_little_disk_is_found_first(trained, monkeypatch):
+    trained.add(embed([Row("late", "ant")]))
+    before = state(trained)
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "disk_usage", lambda path: Usage(10**9, 10**9 - 1000, 1000))
+        for act in (
+            lambda: trained.add(embed([Row("x", "ant")])),
+            lambda: trained.forget(ForgetRequest(samples=(ROWS[0].id,))),
+            trained.train,
+        ):
+            with pytest.raises(DiskFull, match="MB free"):
+                act()
+        assert state(trained) == before
+    trained.train()
+    trained.forget(ForgetRequest(samples=(ROWS[0].id,)))
+
+
+def damage(path):
+    raw = bytearray(path.read_bytes())
+    raw[len(raw) // 2] ^= 1
+    path.write_bytes(raw)
+
+
+def test_a_damaged_shard_is_not_rewritten_as_if_it_were_good(trained):
+    path = trained.store.path("shard:ann")
+    damage(path)
+    before = state(trained)
+    with pytest.raises(DamagedFile, match=path.name):
+        trained.forget(ForgetRequest(samples=(ROWS[0].id,)))
+    assert state(trained) == before
+    trained.forget(ForgetRequest(sources=("bob",)))  # the rest goes on
+    trained.add(embed([Row("late", "ant", "ann"), Row("also late", "bee", "web")]))
+    for _ in range(2):
+        with pytest.raises(DamagedFile, match=path.name):
+            trained.train()
+    trained.forget(ForgetRequest(shards=("ann",)))
+    trained.train()
+    assert trained.verify(full=True).ok
+    assert trained.store.read("shard:ann").ids == ("late",)
+
+
+def test_what_a_missing_shard_held_can_be_forgotten(trained, fast_path):
+    trained.store.path("shard:ann").unlink()
+    with pytest.raises(DamagedFile, match="missing"):
+        trained.forget(ForgetRequest(samples=(ROWS[0].id,)))
+    trained.forget(ForgetRequest(shards=("ann",)))
+    kept = [row for row in ROWS if row.source != "ann" or row.split == "test"]
+    assert promised_files(trained.root) == never_saw(trained, kept, fast_path / "never")
+
+
+def test_a_damaged_inbox_is_named_and_can_be_forgotten(create):
+    workspace = create(classes=LABELS)
+    workspace.add(embed(ROWS[:8]))
+    workspace.add(embed(ROWS[8:]))
+    damage(workspace.store.path("inbox:1"))
+    for _ in range(2):
+        with pytest.raises(DamagedFile, match="inbox:1"):
+            workspace.train(BySource(), QUICK)
+    workspace.forget(ForgetRequest(samples=tuple(row.id for row in ROWS[:8])))
+    workspace.train(BySource(), QUICK)
+    assert workspace.verify(full=True).ok
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "prototypes.safetensors", "models"])
+def test_a_damaged_model_is_named_and_built_anew(trained, name):
+    before = promised_files(trained.root)
+    path = trained.root / name
+    damage(next(path.rglob("*.safetensors")) if path.is_dir() else path)
+    with Workspace(trained.root, workers=1) as again, pytest.raises(DamagedFile, match="torn or was changed"):
+        again.predict(embed(ROWS))
+    trained.train(rebuild=True)
+    assert promised_files(trained.root) == before

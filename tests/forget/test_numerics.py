@@ -1,0 +1,89 @@
+"""Under other numerics (a library was upgraded) the old model is never mixed with a new one."""
+
+import pytest
+import torch
+
+from shardgraph.errors import FingerprintError
+from shardgraph.forget.request import ForgetRequest
+from shardgraph.graph import BySource
+from shardgraph.learn.fingerprint import _facts
+from tests.strategies import LABELS, QUICK, Row, embed, many, never_saw, promised_files
+
+ROWS = many(18)
+
+
+@pytest.fixture
+def upgraded(create, monkeypatch):
+    """A workspace that was trained before torch was upgraded."""
+    workspace = create(classes=LABELS)
+    workspace.add(embed(ROWS))
+    workspace.train(BySource(), QUICK)
+    monkeypatch.setattr(torch, "__version__", "99.0")
+    _facts.cache_clear()
+    yield workspace
+    monkeypatch.undo()
+    _facts.cache_clear()
+
+
+def test_training_is_refused_and_names_the_difference(upgraded):
+    before = promised_files(upgraded.root)
+    upgraded.add(embed([Row("late", "ant")]))
+    for act in (upgraded.train, upgraded.repair):
+        with pytest.raises(FingerprintError, match=r"torch is '99\.0' here, was '.*--rebuild"):
+            act()
+    assert promised_files(upgraded.root) == before
+    assert "torch is '99.0' here" in upgraded.status()["numerics"]
+
+
+def test_a_forget_erases_and_withdraws_and_does_not_mix(upgraded):
+    before = promised_files(upgraded.root)
+    certificate = upgraded.forget(ForgetRequest(samples=(ROWS[0].id,)))
+    assert (certificate.event, certificate.missing) == ("instant", 1)
+    assert certificate.guarantee.startswith("withdrawn")
+    assert certificate.fingerprint["torch"] != "99.0"
+    assert upgraded.status()["groups"] == {"serving": 2, "missing": 1}
+    after = promised_files(upgraded.root)
+    models = {name: raw for name, raw in after.items() if name.startswith("models")}
+    assert len(models) == 2 and models.items() <= before.items(), "those that did not see it are as they were"
+    assert not any(ROWS[0].id.encode() in raw for raw in after.values())
+    assert len(upgraded.predict(embed(ROWS))) == 18
+
+
+def test_verifying_says_why_it_cannot_compare(upgraded):
+    assert upgraded.verify().ok
+    check = upgraded.verify(full=True).checks[-1]
+    assert not check.ok and "other numerics" in check.detail and "torch" in check.detail
+
+
+def test_a_rebuild_mends_it(upgraded, fast_path):
+    upgraded.forget(ForgetRequest(samples=(ROWS[0].id,)))
+    upgraded.add(embed([Row("late", "ant")]))
+    upgraded.train(rebuild=True)
+    assert upgraded.status()["numerics"] == "same"
+    kept = [*ROWS[1:], Row("late", "ant")]
+    assert promised_files(upgraded.root) == never_saw(upgraded, kept, fast_path / "never")
+    assert upgraded.verify(full=True).ok
+    upgraded.train()
+    assert upgraded.forget(ForgetRequest(samples=(ROWS[1].id,))).event == "forget"
+
+
+def test_a_rebuild_that_was_interrupted_serves_no_mixture(upgraded, fast_path):
+    """One group is new, two are old, when a forget has to publish a model."""
+    steps = []
+
+    def progress(what, done, of):
+        steps.append(what)
+        if (what, done) == ("training", 1):
+            raise KeyboardInterrupt
+
+    upgraded._progress = progress
+    with pytest.raises(KeyboardInterrupt):
+        upgraded.train(rebuild=True)
+    upgraded._progress = lambda what, done, of: None
+    upgraded.forget(ForgetRequest(samples=(ROWS[0].id,)))
+    verification = upgraded.verify()
+    assert verification.ok, verification
+    built_with = upgraded.certificate(1).fingerprint["torch"]
+    assert built_with != "99.0" and upgraded.status()["groups"]["serving"] == 0, "old numerics, and no new adapter"
+    upgraded.train(rebuild=True)
+    assert promised_files(upgraded.root) == never_saw(upgraded, ROWS[1:], fast_path / "never")
