@@ -61,6 +61,7 @@ def write_tasks(shards: dict[str, Samples], folder: Path, recipe: Recipe) -> lis
         raw = shardfile.to_bytes(samples)
         path = folder / f"{i}.shard"
         path.write_bytes(raw)
+        (folder / f"{i}.model").touch()
         tasks.append(
             GroupTask(name, ((str(path), digest(raw)),), (), recipe.to_json(), SEED, str(folder / f"{i}.model"))
         )

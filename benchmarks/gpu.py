@@ -8,6 +8,7 @@ device (the figures are about training, not about copying). Prints lines `bench 
 
 import argparse
 import json
+import tempfile
 import time
 from pathlib import Path
 
@@ -116,6 +117,24 @@ def check_small() -> dict:
     return found
 
 
+def check_waves() -> dict:
+    """The executor on shard files: everything in one wave, and in many waves under a small cap."""
+    from cpu import make, shard, write_tasks
+
+    from shardgraph.learn.executors.gpu import GpuExecutor
+
+    shards = {name: part for name, part in shard(make(4096), 8, 8).items() if len(set(part.labels)) > 1}
+    with tempfile.TemporaryDirectory() as folder:
+        tasks = write_tasks(shards, Path(folder), Recipe())
+        size = sum(Path(path).stat().st_size for task in tasks for path, _ in task.members)
+        found, seconds = [], []
+        for memory in (None, size // 5):
+            start = time.perf_counter()
+            found.append({result.name: result.digest for result in GpuExecutor(memory).run(tasks)})
+            seconds.append(time.perf_counter() - start)
+    return {"groups": len(tasks), "equal": found[0] == found[1], "seconds_one_wave_and_nine": seconds}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path)
@@ -124,6 +143,8 @@ def main() -> None:
     report: dict = {"device": torch.cuda.get_device_name(), "torch": torch.__version__, "samples": args.samples}
     report["relative_gap_to_cpu"] = check_small()
     print("gap to CPU", report["relative_gap_to_cpu"], flush=True)
+    report["waves"] = check_waves()
+    print("waves", report["waves"], flush=True)
     recipe = Recipe(batch=32)
     groups = synthetic(args.samples, 256, 100, 6, 197)
     keys = random_keys(args.samples, 16, 197, 64)
@@ -173,6 +194,7 @@ def main() -> None:
     print(f"bench gpu-full-1.2s {1.2 / best:.2f} 1")
     print(f"bench gpu-one-group-40ms {0.040 / sorted(single)[2]:.2f} 1")
     print(f"bench gpu-equal-digests {int(report['equal_digests'])} 1")
+    print(f"bench gpu-waves-equal-digests {int(report['waves']['equal'])} 1")
     if args.out:
         args.out.write_text(json.dumps(report, indent=1))
 

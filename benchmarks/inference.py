@@ -67,10 +67,11 @@ def main() -> None:
             values = np.random.default_rng(1).standard_normal((batch * tokens, dim)).astype(np.float16)
             offsets = np.arange(batch + 1, dtype=np.int64) * tokens
             samples = Samples(("",) * batch, ("",) * batch, values, offsets, np.zeros((batch, 1), np.float32))
-            keys = voices.keys(samples)
+            keys = voices.keys_fused(samples) if voices.fused else voices.keys(samples)
+            answer = voices.answer_fused if voices.fused else voices.answer
             repeats = 30 if batch == 1 or args.device == "cuda" else 2
             own = median(lambda b=batch: backbone(b), repeats, args.device)
-            added = median(lambda k=keys: voices.answer(k), repeats, args.device)
+            added = median(lambda k=keys, a=answer: a(k), repeats, args.device)
             report[f"batch_{batch}"] = {"backbone_seconds": own, "adapters_seconds": added}
             print(f"bench inference-{args.device}-batch-{batch} {own / 10 / added:.2f} 1", flush=True)
     print(json.dumps(report, indent=1))

@@ -5,13 +5,17 @@ import sys
 
 import numpy as np
 import pytest
+import torch
 
 os.environ.setdefault("TRITON_INTERPRET", "1")  # before triton is imported anywhere
 pytest.importorskip("triton")
 
-from shardgraph.learn.cuda.train import train_groups
+from shardgraph.learn.attention import frozen_attention
+from shardgraph.learn.cuda.infer import answer
+from shardgraph.learn.cuda.train import lay_out, train_groups
 from shardgraph.learn.executors import on_gpu
 from shardgraph.learn.group import GroupInputs, train_group
+from shardgraph.learn.inference import Voices
 from shardgraph.learn.recipe import Recipe
 from tests.strategies import embed, many
 
@@ -65,3 +69,13 @@ def test_only_what_the_kernels_cover_is_sent_to_them():
     assert not on_gpu((1024, 7), Recipe(projection="random"))
     assert not on_gpu((1024, 7), Recipe(adapter="linear"))
     assert not on_gpu((10, 7), Recipe())
+
+
+def test_all_adapters_answer_as_on_the_cpu():
+    attention = frozen_attention(32, Recipe(heads=2), 0)
+    q, v = torch.randn(2, 70, 32, generator=torch.Generator().manual_seed(0))
+    voices = Voices.prepare(q, v, attention)
+    samples = embed(many(5), dim=32, most_tokens=3)
+    found = answer(voices.queries, voices.heads, lay_out([samples], 2, "cpu"))
+    # keys and queries carry 11 bits here
+    assert torch.allclose(found, voices.answer(voices.keys(samples)), atol=0.05, rtol=0.01)

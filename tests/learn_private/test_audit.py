@@ -18,8 +18,9 @@ from shardgraph.errors import InputError
 from shardgraph.learn.private import train as private_train
 from shardgraph.learn.private.accounting import calibrate
 from shardgraph.learn.private.audit import epsilon_at_least
+from shardgraph.learn.private.guarantee import sample_loss
 from shardgraph.learn.private.learners import learner
-from shardgraph.learn.private.ledger import Releases, sample_loss
+from shardgraph.learn.private.ledger import Releases
 from shardgraph.learn.private.masks import checked_masks
 from shardgraph.learn.private.noise import NoiseSource, SecureNoise
 from shardgraph.learn.private.recipe import PrivateRecipe
@@ -68,7 +69,7 @@ class Attack:
 
     @property
     def promised(self) -> float:
-        return sample_loss(Releases().built("g", self.privacy.mechanism), DELTA)[0]
+        return sample_loss(Releases().built("g", self.privacy.mechanism), ["g"], DELTA)[0]
 
 
 def quiet_neighbours() -> Samples:

@@ -231,7 +231,7 @@ def test_training_needs_no_accountant_and_the_error_names_the_extra() -> None:
     code = """
 import sys
 sys.modules["dp_accounting"] = None
-import shardgraph.learn.private.train, shardgraph.learn.private.ledger
+import shardgraph.learn.private.train, shardgraph.learn.private.guarantee
 from shardgraph.learn.private.accounting import Mechanism, epsilon
 try:
     epsilon([Mechanism(0.1, 1.0, 10)], 1e-5)

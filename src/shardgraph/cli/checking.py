@@ -16,7 +16,7 @@ from shardgraph.errors import InputError, UnknownSample, VerificationError
 def status(workspace: Where, as_json: Json = False) -> None:
     """What is here, what is served, what waits, and the disk it takes."""
     with opened(workspace) as ws:
-        facts = ws.status()
+        facts = ws.status() | {"sources": {name: known.to_json() for name, known in ws.sources().items()}}
     if as_json:
         print_json(facts)
         return
@@ -34,6 +34,9 @@ def status(workspace: Where, as_json: Json = False) -> None:
         ("disk", as_bytes(facts["disk_bytes"])),
     ]
     print_facts(str(workspace), rows)
+    if told := {name: known for name, known in facts["sources"].items() if known["owner"] or known["terms"]
+                or known["rate"] is not None}:  # fmt: skip
+        print_table("sources", ("source", *next(iter(told.values()))), [(n, *k.values()) for n, k in told.items()])
 
 
 def verify(

@@ -8,8 +8,22 @@ import typer
 
 import shardgraph
 from shardgraph.cli.opening import opened
-from shardgraph.cli.options import FromFile, Json, Label, Sample, Shard, Source, Subject, Where, Workers, request_of
+from shardgraph.cli.options import (
+    FromFile,
+    Json,
+    Label,
+    Sample,
+    Shard,
+    Source,
+    Subject,
+    Threshold,
+    Where,
+    WithTwins,
+    Workers,
+    request_of,
+)
 from shardgraph.cli.output import print_facts, print_json, print_table, say
+from shardgraph.cli.twinning import twin_rows, twins_of
 
 SHOWN = 20  # nonces on a terminal
 
@@ -22,16 +36,22 @@ def plan(
     shard: Shard = None,
     label: Label = None,
     from_file: FromFile = None,
+    with_twins: WithTwins = False,
+    threshold: Threshold = 0.98,
+    no_twins: Annotated[
+        bool, typer.Option("--no-twins", help="Do not look for twins, which reads every file of samples.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Preview a forget: what would be rebuilt, what disappears. Changes nothing."""
     request = request_of(sample, source, subject, shard, label, from_file)
     with opened(workspace, resume=False) as ws:
-        figures = ws.plan(request).to_json()
-    if as_json:
-        print_json(figures)
-    else:
-        print_facts("plan", plan_rows(figures))
+        orders = ws.plan(ws.with_twins(request, threshold) if with_twins else request)
+        figures = orders.to_json()
+        if not no_twins:
+            figures["twins"] = twins_of(ws, orders, threshold)
+        figures["expected_cost"] = _expected(ws)
+    print_json(figures) if as_json else print_facts("plan", plan_rows(figures))
 
 
 def forget(
@@ -42,6 +62,8 @@ def forget(
     shard: Shard = None,
     label: Label = None,
     from_file: FromFile = None,
+    with_twins: WithTwins = False,
+    threshold: Threshold = 0.98,
     instant: Annotated[
         bool, typer.Option("--instant", help="Withdraw what saw the data at once; leave rebuilding to `repair`.")
     ] = False,
@@ -53,7 +75,7 @@ def forget(
     """Forget samples, exactly, and print the certificate's number."""
     request = request_of(sample, source, subject, shard, label, from_file, reason)
     with opened(workspace, workers) as ws:
-        orders = ws.plan(request)
+        orders = ws.plan(ws.with_twins(request, threshold) if with_twins else request)
         if orders.rows and not yes:
             _confirm(orders)
         start = time.monotonic()
@@ -108,7 +130,20 @@ def plan_rows(figures: dict[str, Any]) -> list[tuple[str, object]]:
             rows.append((words, ", ".join(map(str, figures[name]))))
     if figures["groups_that_vanish"]:
         rows.append(("groups that vanish", figures["groups_that_vanish"]))
+    rows += twin_rows(figures["twins"]) if "twins" in figures else []
+    if expected := figures.get("expected_cost"):
+        by = "the sources' rates" if expected["by_rates"] else "a sample at random"
+        rows.append(("expected, by " + by, f"{expected['samples']:.0f} samples, {expected['share']:.1%}"))
     return rows
+
+
+def _expected(ws: "shardgraph.Workspace") -> dict[str, Any] | None:
+    """What a forget costs on average, by the rates of the sources where there are any."""
+    if not ws.config.trained:
+        return None
+    found = ws.portrait()
+    share = found.expected / found.samples if found.samples else 0.0
+    return {"samples": found.expected, "share": share, "by_rates": found.by_rates}
 
 
 def _confirm(orders: "shardgraph.ForgetPlan") -> None:

@@ -29,6 +29,10 @@ Source = Annotated[list[str] | None, typer.Option("--source", help="All samples 
 Subject = Annotated[list[str] | None, typer.Option("--subject", help="All samples about a subject; may be repeated.")]
 Shard = Annotated[list[str] | None, typer.Option("--shard", help="All samples of a shard; may be repeated.")]
 Label = Annotated[list[str] | None, typer.Option("--label", help="All samples of a class; may be repeated.")]
+WithTwins = Annotated[
+    bool, typer.Option("--with-twins", help="Also the samples that hold the same content, exactly or nearly.")
+]
+Threshold = Annotated[float, typer.Option(help="The cosine of pooled features from which samples are near twins.")]
 FromFile = Annotated[str | None, typer.Option(metavar="FILE", help="Samples, one id a line; '-' reads standard input.")]
 
 

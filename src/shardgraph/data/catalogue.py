@@ -40,6 +40,10 @@ CREATE TABLE IF NOT EXISTS leaving ( -- the journal: what a request under way ta
 CREATE TABLE IF NOT EXISTS forgotten ( -- keyed hashes of what was forgotten, and the certificate that says so
   mark TEXT PRIMARY KEY, certificate INTEGER NOT NULL
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS sources ( -- what is known about who gave the data
+  name TEXT PRIMARY KEY, owner TEXT NOT NULL, terms TEXT NOT NULL,
+  rate REAL                          -- the share of its samples expected to be asked back in a year
+) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS ledger (
   number INTEGER PRIMARY KEY AUTOINCREMENT, time TEXT NOT NULL, event TEXT NOT NULL, detail TEXT NOT NULL
 );

@@ -21,7 +21,7 @@ from shardgraph.data.records import TEXT, Record
 from shardgraph.data.samples import Samples
 from shardgraph.errors import InputError, some
 
-CHUNKS = {TEXT: 2048}  # texts fill the passes of their buckets better in larger parts
+CHUNKS = {TEXT: 1024}  # texts fill the passes of their buckets better in larger parts
 _CHUNK = 256
 
 
@@ -58,27 +58,31 @@ def embed(
         raise InputError(f"samples must be readable, {some(bad)} cannot be read ({first})", bad)
 
 
+@dataclass
+class _Part:
+    """Some records on their way: each is prepared, then it has a place in a pass through the network."""
+
+    records: list[Record]
+    prepared: list[Future[Prepared]]
+    places: dict[int, tuple[Future[list[Embedded]], int]] = field(default_factory=dict)
+    bad: dict[str, str] = field(default_factory=dict)
+
+
+Waiting = tuple[_Part, int, Prepared]
+
+
 @dataclass(frozen=True)
 class _Crew:
-    """The threads at work: `decoders` prepare samples, `passers` run the network."""
+    """The threads at work: `decoders` prepare samples, `passers` run the network; `open` are batches to fill."""
 
     backbone: Backbone
     decoders: ThreadPoolExecutor
     passers: ThreadPoolExecutor
+    open: defaultdict[Bucket, list[Waiting]] = field(default_factory=lambda: defaultdict(list))
 
     def pass_batch(self, batch: list[Prepared]) -> list[Embedded]:
         one_thread()
         return self.backbone.embed(batch)
-
-
-@dataclass
-class _Part:
-    """Some records on their way: prepared, then passed through the network in batches of one bucket."""
-
-    records: list[Record]
-    prepared: list[Future[Prepared]]
-    passes: list[tuple[list[int], Future[list[Embedded]]]] = field(default_factory=list)
-    bad: dict[str, str] = field(default_factory=dict)
 
 
 @contextmanager
@@ -109,15 +113,15 @@ def _in_flight(crew: _Crew, records: Iterator[Record], chunk: int) -> Iterator[_
         if len(waiting) > 1:
             _start_passes(crew, waiting[-2])
         if len(waiting) > 2:
-            yield waiting.popleft()
+            yield _flush(crew, waiting.popleft())
     if waiting:
         _start_passes(crew, waiting[-1])
-    yield from waiting
+    for last in waiting:
+        yield _flush(crew, last)
 
 
 def _start_passes(crew: _Crew, part: _Part) -> None:
     """Send a part's samples to the network, bucket by bucket, as soon as each batch is full."""
-    buckets: defaultdict[Bucket, list[tuple[int, Prepared]]] = defaultdict(list)
     one_thread()  # for `rows`, which may try a pass here
     for i, (record, future) in enumerate(zip(part.records, part.prepared, strict=True)):
         try:
@@ -126,26 +130,33 @@ def _start_passes(crew: _Crew, part: _Part) -> None:
             part.bad[record.id] = str(problem)
             continue
         bucket = crew.backbone.bucket(sample)
-        buckets[bucket].append((i, sample))
-        if len(buckets[bucket]) == crew.backbone.rows(bucket):
-            _start_pass(crew, part, buckets.pop(bucket))
-    for batch in buckets.values():
-        _start_pass(crew, part, batch)
+        crew.open[bucket].append((part, i, sample))
+        if len(crew.open[bucket]) == crew.backbone.rows(bucket):
+            _start_pass(crew, bucket)
     part.prepared.clear()
 
 
-def _start_pass(crew: _Crew, part: _Part, batch: list[tuple[int, Prepared]]) -> None:
-    indices, samples = [i for i, _ in batch], [sample for _, sample in batch]
-    part.passes.append((indices, crew.passers.submit(crew.pass_batch, samples)))
+def _flush(crew: _Crew, part: _Part) -> _Part:
+    """Send the batches in which a part still waits, though the next part did not fill them either."""
+    for bucket in [bucket for bucket, batch in crew.open.items() if any(one is part for one, _, _ in batch)]:
+        _start_pass(crew, bucket)
+    return part
+
+
+def _start_pass(crew: _Crew, bucket: Bucket) -> None:
+    batch = crew.open.pop(bucket)
+    future = crew.passers.submit(crew.pass_batch, [sample for _, _, sample in batch])
+    for row, (part, i, _) in enumerate(batch):
+        part.places[i] = future, row
 
 
 def _collect(part: _Part) -> Samples | None:
     """The part's samples in its records' order; None if none could be read."""
-    found = {i: out for indices, future in part.passes for i, out in zip(indices, future.result(), strict=True)}
-    if not found:
+    order = sorted(part.places)
+    if not order:
         return None
-    order = sorted(found)
-    records, outs = [part.records[i] for i in order], [found[i] for i in order]
+    records, places = [part.records[i] for i in order], [part.places[i] for i in order]
+    outs = [future.result()[row] for future, row in places]
     return Samples(
         ids=tuple(record.id for record in records),
         labels=tuple(record.label for record in records),

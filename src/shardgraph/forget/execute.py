@@ -37,6 +37,7 @@ from shardgraph.forget.config import Config
 from shardgraph.forget.manifest import Manifest, destroy_group, load_prototypes
 from shardgraph.forget.plan import ForgetPlan
 from shardgraph.forget.secrets import Secrets, entry
+from shardgraph.forget.sources import forget_terms
 from shardgraph.graph import ShardGraph
 from shardgraph.learn.fingerprint import Numerics
 from shardgraph.learn.prototypes import Prototypes
@@ -97,6 +98,7 @@ def accept(bench: Bench, plan: ForgetPlan, instant: bool) -> int:
         leaving = [(row.id, number, row.unit, row.split) for row in plan.rows]
         db.executemany("INSERT INTO leaving VALUES (?, ?, ?, ?)", leaving)
         db.executemany("DELETE FROM samples WHERE id = ?", ids)
+        forget_terms(db, plan.request.sources)
         db.executemany("UPDATE units SET dirty = 1 WHERE name = ?", sorted({(row.unit,) for row in plan.rows}))
         db.executemany("DELETE FROM built WHERE name = ?", [(f"group:{name}",) for name in plan.groups])
         _log(db, bench, "accepted", {"request": number, "samples": len(plan.rows)})

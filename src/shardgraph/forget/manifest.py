@@ -66,10 +66,10 @@ def load_prototypes(root: Path, expected: str) -> Prototypes:
     return Prototypes.from_bytes(_checked(prototypes_path(root), expected))
 
 
-def load_model(root: Path, manifest: Manifest, recipe: Recipe, seed: int) -> Model:
+def load_model(root: Path, manifest: Manifest, recipe: Recipe, seed: int, device: str = "cpu") -> Model:
     """The model that the manifest names, whole in memory."""
     adapters = {name: load_group(root, name, expected) for name, expected in manifest.groups.items()}
-    return Model.assemble(adapters, load_prototypes(root, manifest.prototypes), recipe, seed)
+    return Model.assemble(adapters, load_prototypes(root, manifest.prototypes), recipe, seed, device)
 
 
 def destroy_group(root: Path, name: str) -> None:

@@ -30,8 +30,11 @@ from shardgraph.forget.config import Config
 from shardgraph.forget.intake import admit, aim, fix
 from shardgraph.forget.manifest import Manifest, load_model
 from shardgraph.forget.plan import ForgetPlan, plan
+from shardgraph.forget.portrait import Portrait, portrait
 from shardgraph.forget.request import ForgetRequest
 from shardgraph.forget.secrets import Secrets
+from shardgraph.forget.sources import SourceTerms, clear_terms, set_terms, terms_by_source
+from shardgraph.forget.twins import THRESHOLD, Twin, twins
 from shardgraph.forget.verify import Verification, verify
 from shardgraph.graph import Topology
 from shardgraph.learn.ensemble import Model
@@ -178,7 +181,7 @@ class Workspace:
                 return self._model
             try:
                 config = Config.load(self.root)
-                self._model = load_model(self.root, manifest, config.the_recipe(), config.seed)
+                self._model = load_model(self.root, manifest, config.the_recipe(), config.seed, best_device())
             except DamagedFile:
                 if Manifest.load(self.root) == manifest:
                     raise
@@ -215,6 +218,16 @@ class Workspace:
     def plan(self, request: ForgetRequest) -> ForgetPlan:
         """What a forget would rebuild and cost; changes nothing."""
         return plan(self.store, self.config, self.secrets, request)
+
+    def twins(self, ids: Iterable[str] | None = None, threshold: float = THRESHOLD) -> list[Twin]:
+        """Samples that hold the same content: all pairs, or the twins of `ids`; exact ones, and near ones by cosine."""
+        return twins(self.store, None if ids is None else set(ids), threshold)
+
+    def with_twins(self, request: ForgetRequest, threshold: float = THRESHOLD) -> ForgetRequest:
+        """The request, with the twins of all that it names."""
+        rows = self.plan(request).rows
+        others = {twin.other for twin in self.twins([row.id for row in rows], threshold)} - {row.id for row in rows}
+        return replace(request, samples=(*request.samples, *sorted(others))) if others else request
 
     def forget(self, order: ForgetRequest | ForgetPlan, *, instant: bool = False) -> Certificate:
         """Forget, and return the certificate; what was forgotten before gives the certificate of then."""
@@ -294,6 +307,26 @@ class Workspace:
             "disk_bytes": disk_use(self.root),
         }
         return status
+
+    def sources(self) -> dict[str, SourceTerms]:
+        """Every source that is here or was described, with what is known about it."""
+        return terms_by_source(self.catalogue)
+
+    def describe_source(
+        self, name: str, *, owner: str | None = None, terms: str | None = None, rate: float | None = None
+    ) -> SourceTerms:
+        """Keep who gave a source, on what terms, and which share of it may be asked back in a year."""
+        with self._writing():
+            return set_terms(self.catalogue, name, owner=owner, terms=terms, rate=rate)
+
+    def clear_source(self, name: str) -> None:
+        """Drop what was kept about a source; its samples stay."""
+        with self._writing():
+            clear_terms(self.catalogue, name)
+
+    def portrait(self) -> Portrait:
+        """The shard graph as it is now, for those who draw it."""
+        return portrait(self.store, self.config, Manifest.load(self.root))
 
     # Inside
 

@@ -19,6 +19,7 @@ from shardgraph.digest import generator
 from shardgraph.learn.recipe import Recipe
 
 EPS = 1e-5  # of every LayerNorm
+WIDTHS = (16, 32, 64, 128)  # dimensions of a head that the GPU's kernels are written for
 
 
 @dataclass(frozen=True)

@@ -60,8 +60,15 @@ class Model:
     digest: str
 
     @classmethod
-    def assemble(cls, adapters: Mapping[str, Adapters], prototypes: Prototypes, recipe: Recipe, seed: int) -> "Model":
-        """The model of these parts; a function of them alone."""
+    def assemble(
+        cls,
+        adapters: Mapping[str, Adapters],
+        prototypes: Prototypes,
+        recipe: Recipe,
+        seed: int,
+        device: str = "cpu",
+    ) -> "Model":
+        """The model of these parts; a function of them alone. Its adapters answer on `device`."""
         groups = [adapters[name] for name in sorted(adapters)]
         classes = prototypes.classes
         index = {label: i for i, label in enumerate(classes)}
@@ -72,7 +79,7 @@ class Model:
         return cls(
             classes=classes,
             recipe=recipe,
-            voices=_voices(groups, recipe, seed),
+            voices=_voices(groups, recipe, seed, device),
             average=hot / count.clamp(min=1),
             voiced=count > 0,
             similarity=_similarity(prototypes, recipe),
@@ -118,14 +125,18 @@ def _standardised(scores: Tensor) -> Tensor:
     return centred / centred.square().mean(dim=1, keepdim=True).sqrt().clamp(min=1e-12)
 
 
-def _voices(groups: list[Adapters], recipe: Recipe, seed: int) -> Callable[[Samples], Tensor] | None:
+def _voices(groups: list[Adapters], recipe: Recipe, seed: int, device: str) -> Callable[[Samples], Tensor] | None:
     if not groups:
         return None
     first = torch.from_numpy(np.concatenate([group.first for group in groups]))
     second = torch.from_numpy(np.concatenate([group.second for group in groups]))
     if recipe.adapter == "linear":
         return lambda samples: layer_norm(torch.from_numpy(samples.features)) @ first.T + second
-    return Voices.prepare(first, second, frozen_attention(first.shape[1], recipe, seed)).logits
+    attention = frozen_attention(first.shape[1], recipe, seed)
+    if device == "cpu" or recipe.projection != "identity":
+        return Voices.prepare(first, second, attention).logits
+    voices = Voices.prepare(first.to(device), second.to(device), attention)
+    return lambda samples: voices.logits(samples).cpu()
 
 
 def _chunks(samples: Samples) -> Iterator[Samples]:

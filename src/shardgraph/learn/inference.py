@@ -5,13 +5,17 @@ model is assembled. Samples go one at a time: all that a sample needs then stays
 """
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from shardgraph.data.samples import Samples
 from shardgraph.learn import inca
-from shardgraph.learn.attention import EPS, Attention
+from shardgraph.learn.attention import EPS, WIDTHS, Attention
+
+if TYPE_CHECKING:
+    from shardgraph.learn.cuda.train import KeysOnDevice
 
 SAFE_EXPONENT = 60.0  # exp(+-60) times thousands of tokens is finite and positive in float32
 
@@ -28,26 +32,42 @@ class Voices:
 
     @classmethod
     def prepare(cls, q: Tensor, v: Tensor, attention: Attention) -> "Voices":
-        """The voices of queries and heads [A, D]; on a GPU in half precision."""
+        """The voices of queries and heads [A, D]."""
         column = attention.column_mean(v).view(attention.heads, 1, attention.head_dim)
         heads = inca.by_head(attention.fold_head(v), attention)
-        dtype = torch.float16 if q.is_cuda else q.dtype
         queries = inca.scaled_queries(q, attention)
-        return cls(queries.to(dtype), heads.to(dtype), column.to(dtype), attention, float(queries.norm(dim=-1).max()))
+        return cls(queries, heads, column, attention, float(queries.norm(dim=-1).max()))
 
     def logits(self, samples: Samples) -> Tensor:
         """y [n, A] of every adapter on every sample."""
+        if self.fused:
+            return self.answer_fused(self.keys_fused(samples))
         return self.answer(self.keys(samples))
+
+    @property
+    def fused(self) -> bool:
+        """Whether the GPU's own kernels cover these voices."""
+        return self.queries.is_cuda and self.attention.wk is None and self.attention.head_dim in WIDTHS
 
     def keys(self, samples: Samples) -> inca.Keys:
         """The samples' keys, on the device of the voices."""
         return inca.project(samples, self.attention, self.queries.dtype, str(self.queries.device))
 
     def answer(self, keys: inca.Keys) -> Tensor:
-        """y [n, A] from keys: on a GPU all samples at once, on the CPU one at a time."""
-        if self.queries.is_cuda:
-            return self._dots(self._attend_all(keys), torch.ones((), device=self.queries.device))
+        """y [n, A] from keys, one sample at a time."""
         return torch.stack([self._dots(*self._attend_one(keys, i)) for i in range(keys.keys.shape[1])])
+
+    def keys_fused(self, samples: Samples) -> "KeysOnDevice":
+        """The samples' keys as the GPU's kernels want them."""
+        from shardgraph.learn.cuda.train import lay_out  # needs Triton, which only comes with a GPU
+
+        return lay_out([samples], self.attention.heads, str(self.queries.device))
+
+    def answer_fused(self, keys: "KeysOnDevice") -> Tensor:
+        """y [n, A] from keys, by the GPU's kernels."""
+        from shardgraph.learn.cuda.infer import answer
+
+        return answer(self.queries, self.heads, keys)
 
     def _attend_one(self, keys: inca.Keys, i: int) -> tuple[Tensor, Tensor]:
         """What every adapter gathers from one sample [H, A, d], and what that is still to be multiplied by [H, A].
@@ -62,13 +82,6 @@ class Voices:
             scores -= scores.amax(dim=-1, keepdim=True)
         weights = scores.exp_()
         return torch.bmm(weights, keys.values[:, i]), weights.sum(dim=-1).reciprocal_()
-
-    def _attend_all(self, keys: inca.Keys) -> Tensor:
-        """The same for all samples [n, H, A, d], by the fused attention of PyTorch."""
-        key, value = keys.keys.transpose(0, 1), keys.values.transpose(0, 1)
-        query = self.queries.expand(len(key), -1, -1, -1)
-        mask = None if keys.bias is None else keys.bias[:, None, None, :]
-        return torch.nn.functional.scaled_dot_product_attention(query, key, value, mask, scale=1.0)
 
     def _dots(self, outputs: Tensor, factor: Tensor) -> Tensor:
         """The last LayerNorm and the heads: [..., H, A, d], to be multiplied by `factor` [..., H, A] -> [..., A]."""

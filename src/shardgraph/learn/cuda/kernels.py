@@ -52,23 +52,25 @@ def _attention(keys, lengths, row, h, q, stride_t, H: tl.constexpr, TP: tl.const
 
 @triton.jit(do_not_specialize=["groups", "stride_t"])
 def attend(
-    keys, lengths, rows, step, queries, heads, stats, groups, stride_t,
+    keys, lengths, rows, counts, step, queries, heads, stats, groups, stride_t,
     H: tl.constexpr, TP: tl.constexpr, DH: tl.constexpr, CP: tl.constexpr, CB: tl.constexpr,
-    B: tl.constexpr, CHUNK: tl.constexpr, CHUNKS: tl.constexpr,
+    B: tl.constexpr, CHUNK: tl.constexpr, CHUNKS: tl.constexpr, SHARED: tl.constexpr,
 ):  # fmt: skip
     g, chunk, h = tl.program_id(0) // CHUNKS, tl.program_id(0) % CHUNKS, tl.program_id(1)
     c, d = tl.program_id(2) * CB + tl.arange(0, CB), tl.arange(0, DH)
-    mine = (g * CP + c[:, None]) * (H * DH) + h * DH + d[None, :]
+    owner = 0 if SHARED else g  # when predicting, all samples meet the same adapters
+    mine = (owner * CP + c[:, None]) * (H * DH) + h * DH + d[None, :]
     q, v = tl.load(queries + mine), tl.load(heads + mine)
     s = tl.load(step)
-    for j in range(CHUNK):
-        b = chunk * CHUNK + j
-        row = tl.load(rows + (s * groups + g) * B + b, mask=b < B, other=-1)
-        _, _, o = _attention(keys, lengths, row, h, q, stride_t, H, TP, DH)
-        out = stats + (((g * B + b).to(tl.int64) * H + h) * 3) * CP + c
-        tl.store(out, tl.sum(o * v, axis=1), mask=row >= 0)
-        tl.store(out + CP, tl.sum(o * o, axis=1), mask=row >= 0)
-        tl.store(out + 2 * CP, tl.sum(o, axis=1), mask=row >= 0)
+    if chunk * CHUNK < tl.load(counts + s * groups + g):  # else there is no sample for this program
+        for j in range(CHUNK):
+            b = chunk * CHUNK + j
+            row = tl.load(rows + (s * groups + g) * B + b, mask=b < B, other=-1)
+            _, _, o = _attention(keys, lengths, row, h, q, stride_t, H, TP, DH)
+            out = stats + (((g * B + b).to(tl.int64) * H + h) * 3) * CP + c
+            tl.store(out, tl.sum(o * v, axis=1), mask=row >= 0)
+            tl.store(out + CP, tl.sum(o * o, axis=1), mask=row >= 0)
+            tl.store(out + 2 * CP, tl.sum(o, axis=1), mask=row >= 0)
 
 
 @triton.jit(do_not_specialize=["groups"])
@@ -112,7 +114,7 @@ def losses(
 
 @triton.jit(do_not_specialize=["groups", "stride_t"])
 def pull(
-    keys, lengths, rows, step, queries, heads, coefficients, partial, groups, stride_t, lift,
+    keys, lengths, rows, counts, step, queries, heads, coefficients, partial, groups, stride_t, lift,
     H: tl.constexpr, TP: tl.constexpr, DH: tl.constexpr, CP: tl.constexpr, CB: tl.constexpr,
     B: tl.constexpr, CHUNK: tl.constexpr, CHUNKS: tl.constexpr,
 ):  # fmt: skip
@@ -122,24 +124,25 @@ def pull(
     q, v = tl.load(queries + mine), tl.load(heads + mine)
     s = tl.load(step)
     grad_q, grad_v = tl.zeros([CB, DH], tl.float32), tl.zeros([CB, DH], tl.float32)
-    for j in range(CHUNK):
-        b = chunk * CHUNK + j
-        row = tl.load(rows + (s * groups + g) * B + b, mask=b < B, other=-1)
-        k, p, o = _attention(keys, lengths, row, h, q, stride_t, H, TP, DH)
-        at = coefficients + (g * B + b).to(tl.int64) * 3 * CP + c
-        scaled = tl.load(at, mask=row >= 0, other=0.0)
-        shrink = tl.load(at + CP, mask=row >= 0, other=0.0)
-        mean = tl.load(at + 2 * CP, mask=row >= 0, other=0.0)
-        grad_v += scaled[:, None] * o
-        grad_o = scaled[:, None] * v - shrink[:, None] * (o - mean[:, None]) / (H * DH)
-        grad_o = grad_o * lift
-        grad_p = tl.dot(grad_o.to(k.dtype), tl.trans(k))
-        inner = tl.sum(grad_o * o, axis=1)
-        grad_s = p * (grad_p - inner[:, None])
-        grad_q += tl.dot(grad_s.to(k.dtype), k)
-    out = partial + ((g * CHUNKS + chunk).to(tl.int64) * 2 * CP + c[:, None]) * (H * DH) + h * DH + d[None, :]
-    tl.store(out, grad_q / lift)
-    tl.store(out + CP * H * DH, grad_v)
+    if chunk * CHUNK < tl.load(counts + s * groups + g):  # else there is no sample for this program
+        for j in range(CHUNK):
+            b = chunk * CHUNK + j
+            row = tl.load(rows + (s * groups + g) * B + b, mask=b < B, other=-1)
+            k, p, o = _attention(keys, lengths, row, h, q, stride_t, H, TP, DH)
+            at = coefficients + (g * B + b).to(tl.int64) * 3 * CP + c
+            scaled = tl.load(at, mask=row >= 0, other=0.0)
+            shrink = tl.load(at + CP, mask=row >= 0, other=0.0)
+            mean = tl.load(at + 2 * CP, mask=row >= 0, other=0.0)
+            grad_v += scaled[:, None] * o
+            grad_o = scaled[:, None] * v - shrink[:, None] * (o - mean[:, None]) / (H * DH)
+            grad_o = grad_o * lift
+            grad_p = tl.dot(grad_o.to(k.dtype), tl.trans(k))
+            inner = tl.sum(grad_o * o, axis=1)
+            grad_s = p * (grad_p - inner[:, None])
+            grad_q += tl.dot(grad_s.to(k.dtype), k)
+        out = partial + ((g * CHUNKS + chunk).to(tl.int64) * 2 * CP + c[:, None]) * (H * DH) + h * DH + d[None, :]
+        tl.store(out, grad_q / lift)
+        tl.store(out + CP * H * DH, grad_v)
 
 
 @triton.jit
@@ -159,18 +162,20 @@ def _adamw(p, m, u, grad, lr, decay, fix1, fix2):
 def update(
     step, partial, classes, counts, rates, corrections, weights, means, squares, queries, heads,
     groups, decay, eps, root, base,
-    D: tl.constexpr, BD: tl.constexpr, CP: tl.constexpr, CHUNKS: tl.constexpr,
+    D: tl.constexpr, BD: tl.constexpr, CP: tl.constexpr, CHUNK: tl.constexpr, CHUNKS: tl.constexpr,
 ):  # fmt: skip
     g, c = tl.program_id(0), tl.program_id(1)
     s = tl.load(step)
-    if (c < tl.load(classes + g)) & (tl.load(counts + s * groups + g) > 0):
+    count = tl.load(counts + s * groups + g)
+    if (c < tl.load(classes + g)) & (count > 0):
         d = tl.arange(0, BD)
         real = d < D
         grad_q, grad_v = tl.zeros([BD], tl.float32), tl.zeros([BD], tl.float32)
         for chunk in range(CHUNKS):
-            at = partial + ((g * CHUNKS + chunk).to(tl.int64) * 2 * CP + c) * D + d
-            grad_q += tl.load(at, mask=real, other=0.0)
-            grad_v += tl.load(at + CP * D, mask=real, other=0.0)
+            if chunk * CHUNK < count:
+                at = partial + ((g * CHUNKS + chunk).to(tl.int64) * 2 * CP + c) * D + d
+                grad_q += tl.load(at, mask=real, other=0.0)
+                grad_v += tl.load(at + CP * D, mask=real, other=0.0)
         q_at, v_at = (g.to(tl.int64) * 2 * CP + c) * D + d, (g.to(tl.int64) * 2 * CP + CP + c) * D + d
         q = tl.load(weights + q_at, mask=real, other=0.0)
         v = tl.load(weights + v_at, mask=real, other=0.0)

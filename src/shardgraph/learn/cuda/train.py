@@ -22,7 +22,7 @@ from shardgraph.learn.optimiser import BETA1, BETA2
 from shardgraph.learn.recipe import Recipe
 
 CHUNK = 4  # samples that one program sums over
-BLOCK = 64  # adapters that one program handles at most
+BLOCK = 16  # adapters that one program handles: more would spill registers
 ATTEND = {"num_warps": 2, "num_stages": 3}  # measured on an H200; constants, so that no shape of a launch matters
 PULL = {"num_warps": 4, "num_stages": 2}
 LOG2E = math.log2(math.e)
@@ -51,7 +51,8 @@ def train_groups(groups: Sequence[GroupInputs], recipe: Recipe, seed: int, devic
 def _train_launch(
     groups: Sequence[GroupInputs], shape: tuple[int, int], recipe: Recipe, seed: int, device: str
 ) -> Iterator[tuple[str, Adapters]]:
-    keys = lay_out([group.samples for group in groups], recipe, device)
+    heads = recipe.head_count(groups[0].samples.tokens.shape[1])
+    keys = lay_out([group.samples for group in groups], heads, device)
     launch = Launch(groups, shape, recipe, seed, keys, device)
     launch.run()
     params = launch.params.cpu().numpy()
@@ -73,10 +74,9 @@ class KeysOnDevice:
         return self.keys.shape[2]
 
 
-def lay_out(parts: Sequence[Samples], recipe: Recipe, device: str) -> KeysOnDevice:
+def lay_out(parts: Sequence[Samples], heads: int, device: str) -> KeysOnDevice:
     """The keys of all samples of the parts, part after part."""
     dim = parts[0].tokens.shape[1]
-    heads = recipe.head_count(dim)
     lengths = np.concatenate([np.diff(part.offsets) for part in parts])
     longest, count = int(lengths.max()), len(lengths)
     keys = torch.empty(count, heads, longest, dim // heads, dtype=torch.float16, device=device)
@@ -162,8 +162,8 @@ class Launch:
         grid = (groups * self.chunks, self.heads, self.adapters // block)
         shapes = {"H": self.heads, "TP": self.tokens, "DH": self.width, "CP": self.adapters, "CB": block}
         shapes |= {"B": self.recipe.batch, "CHUNK": CHUNK, "CHUNKS": self.chunks}
-        given = (self.keys.keys, self.keys.lengths, self.rows, self.step, self.queries, self.folded)
-        kernels.attend[grid](*given, self.stats, groups, self.keys.stride, **shapes, **ATTEND)
+        given = (self.keys.keys, self.keys.lengths, self.rows, self.counts, self.step, self.queries, self.folded)
+        kernels.attend[grid](*given, self.stats, groups, self.keys.stride, **shapes, SHARED=False, **ATTEND)
         kernels.losses[(groups * self.recipe.batch,)](
             self.rows, self.step, self.stats, self.targets, self.classes, self.counts, self.background,
             self.coefficients, groups, EPS,
@@ -178,7 +178,7 @@ class Launch:
             self.step, self.partial, self.classes, self.counts, self.rates, self.corrections,
             self.params, self.means, self.squares, self.queries, self.folded,
             groups, self.recipe.weight_decay, EPS, self.root, LOG2E,
-            D=self.dim, BD=padded(self.dim), CP=self.adapters, CHUNKS=self.chunks, num_warps=4,
+            D=self.dim, BD=padded(self.dim), CP=self.adapters, CHUNK=CHUNK, CHUNKS=self.chunks, num_warps=4,
         )  # fmt: skip
         self.step.add_(1)
 

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 import torch
 
 from shardgraph.errors import ConfigError
+from shardgraph.learn.attention import WIDTHS
 from shardgraph.learn.executors.base import Executor, GroupTask
 from shardgraph.learn.executors.processes import ProcessExecutor
 from shardgraph.learn.executors.serial import SerialExecutor
 from shardgraph.learn.recipe import Recipe
 
 FEW = 6  # a worker's start costs about as much as training a few groups
-WIDTHS = (16, 32, 64, 128)  # dimensions of a head that the GPU's kernels are written for
 
 
 def best_device() -> str:

@@ -1,140 +1,93 @@
-"""What a model's private groups have released, as a value; and what that means for a sample and for k removed ones.
+"""What a model's private groups have released, and what was removed since, as one value.
 
-Pure: every change gives a new value. Whoever keeps it durably writes `to_json` in the transaction of the act itself,
-a release before its training starts (a crash must not undercharge), a removal with the request.
+Pure: every change gives a new value. Whoever keeps it durably writes `to_json` in the transaction of the act itself:
+a build before its training starts (a crash must not undercharge), a removal together with its request.
 """
 
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from shardgraph.errors import InputError, WorkspaceError
-from shardgraph.learn.private.accounting import Mechanism, epsilon
-from shardgraph.learn.private.budget import Budget, after, served
-from shardgraph.learn.private.removal import METHOD, group_alpha, group_served
+from shardgraph.errors import InputError
+from shardgraph.learn.private.accounting import Mechanism
+
+Builds = tuple[Mechanism, ...]
 
 
 @dataclass(frozen=True)
-class Guarantee:
-    """The adapters are (alpha, beta)-close to ones that never saw the removed samples, by `method`.
+class Removal:
+    """`count` distinct samples are gone, which these groups had used privately and not been built anew since."""
 
-    method   "pld-group": the accountant's own curve; "formula/pld" and "formula/rdp": the paper's, on that epsilon
-    """
-
-    alpha: float
-    beta: float
-    method: str
-    removed: int
-
-    def within(self, budget: Budget) -> bool:
-        return self.alpha <= budget.alpha and self.beta <= budget.beta
-
-
-@dataclass(frozen=True)
-class GroupReleases:
-    """One group's builds that learned privately, oldest first, and how many of their samples went since the last.
-
-    A build that failed half-way counts: its noise was drawn and its sums may have been seen.
-    """
-
-    group: str
-    builds: tuple[Mechanism, ...]
-    removed: int = 0
+    groups: tuple[str, ...]
+    count: int
 
 
 @dataclass(frozen=True)
 class Releases:
-    """All groups' releases, sorted by name."""
+    """Every group's builds that learned privately, oldest first, and the removals that are charged to them.
 
-    groups: tuple[GroupReleases, ...] = ()
+    A build that failed half-way counts: its noise was drawn, and nobody can prove that no sum was seen.
+    """
+
+    builds: tuple[tuple[str, Builds], ...] = ()
+    removals: tuple[Removal, ...] = field(default=())
 
     def built(self, group: str, mechanism: Mechanism) -> "Releases":
-        """The group was trained (or its training began) once more: nothing removed earlier is in it."""
-        before = self._get(group)
-        return self._with(GroupReleases(group, (*before.builds, mechanism)))
+        """The group's training begins once more, with what is there now: nothing removed earlier is in it."""
+        builds = dict(self.builds)
+        builds[group] = (*builds.get(group, ()), mechanism)
+        return _tidy(
+            builds, (Removal(tuple(g for g in each.groups if g != group), each.count) for each in self.removals)
+        )
 
     def after_removal(self, groups: Iterable[str], count: int = 1) -> "Releases":
         """`count` distinct samples, which these groups had used privately, were removed."""
+        names = tuple(sorted(set(groups)))
         if count < 0:
             raise InputError(f"the number of removed samples must be >= 0, got {count}")
-        result = self
-        for name in sorted(set(groups)):
-            before = result._get(name)
-            if not before.builds:
-                raise InputError(f"group {name!r} has released nothing, so nothing can be charged to it")
-            result = result._with(replace(before, removed=before.removed + count))
-        return result
+        known = dict(self.builds)
+        if unknown := [name for name in names if name not in known]:
+            raise InputError(f"group {unknown[0]!r} has released nothing, so nothing can be charged to it")
+        return _tidy(known, (*self.removals, Removal(names, count)))
+
+    def of(self, groups: Iterable[str]) -> "Releases":
+        """The part that concerns some groups: a clique, or one."""
+        wanted = set(groups)
+        builds = {name: builds for name, builds in self.builds if name in wanted}
+        parts = (Removal(tuple(g for g in each.groups if g in wanted), each.count) for each in self.removals)
+        return _tidy(builds, parts)
 
     def current(self) -> "Releases":
         """Only the last build of each group: what a reader sees who kept no earlier model."""
-        return Releases(tuple(replace(each, builds=each.builds[-1:]) for each in self.groups))
+        return Releases(tuple((name, builds[-1:]) for name, builds in self.builds), self.removals)
 
-    def of(self, groups: Iterable[str]) -> "Releases":
-        """The releases of some groups."""
-        wanted = set(groups)
-        return Releases(tuple(each for each in self.groups if each.group in wanted))
+    def mechanisms(self, groups: Iterable[str] | None = None) -> Builds:
+        """All builds of some groups, or of all."""
+        wanted = None if groups is None else set(groups)
+        return tuple(each for name, builds in self.builds if wanted is None or name in wanted for each in builds)
 
-    def to_json(self) -> list[dict[str, Any]]:
-        """The value as plain lists and dicts."""
-        return [asdict(each) | {"builds": [asdict(build) for build in each.builds]} for each in self.groups]
+    def removed(self, group: str) -> int:
+        """How many samples that the group's builds had used are gone."""
+        return sum(each.count for each in self.removals if group in each.groups)
+
+    def to_json(self) -> dict[str, Any]:
+        """The value as plain dicts and lists."""
+        return {
+            "builds": {name: [asdict(each) for each in builds] for name, builds in self.builds},
+            "removals": [{"groups": list(each.groups), "count": each.count} for each in self.removals],
+        }
 
     @classmethod
-    def from_json(cls, value: list[dict[str, Any]]) -> "Releases":
+    def from_json(cls, value: Mapping[str, Any]) -> "Releases":
         """The value that `to_json` wrote."""
-        return cls(
-            tuple(
-                GroupReleases(each["group"], tuple(Mechanism(**build) for build in each["builds"]), each["removed"])
-                for each in value
-            )
-        )
-
-    def _get(self, group: str) -> GroupReleases:
-        return next((each for each in self.groups if each.group == group), GroupReleases(group, ()))
-
-    def _with(self, changed: GroupReleases) -> "Releases":
-        others = [each for each in self.groups if each.group != changed.group]
-        return Releases(tuple(sorted([*others, changed], key=lambda each: each.group)))
+        builds = {name: tuple(Mechanism(**each) for each in builds) for name, builds in value["builds"].items()}
+        return _tidy(builds, (Removal(tuple(each["groups"]), each["count"]) for each in value["removals"]))
 
 
-def sample_loss(releases: Releases, delta: float) -> tuple[float, str]:
-    """One sample's (epsilon, method) at `delta`, if all these groups used it privately in all their builds."""
-    return epsilon((build for each in releases.groups for build in each.builds), delta)
-
-
-def guarantee(releases: Releases, budget: Budget, delta: float, removed: int | None = None) -> Guarantee:
-    """How close these groups, together, are to never having seen what was removed.
-
-    removed   how many distinct samples; at most (and unless given) the sum over the groups. For the formula alone.
-    """
-    charged = [(each, build) for each in releases.groups if each.removed for build in each.builds]
-    if not charged:
-        return Guarantee(0.0, 0.0, METHOD, 0)
-    count = sum(each.removed for each in releases.groups) if removed is None else removed
-    if not budget.vacuous:
-        alpha = group_alpha([(build, each.removed) for each, build in charged], budget.beta)
-        if alpha is not None:
-            return Guarantee(alpha, budget.beta, METHOD, count)
-    spent, method = epsilon((build for _, build in charged), delta)
-    return Guarantee(*after(count, spent, delta), f"formula/{method}", count)
-
-
-def requests(mechanisms: Iterable[Mechanism], budget: Budget, delta: float) -> tuple[int, str]:
-    """How many removals these releases (of all that use the samples) serve from the start, and by which method."""
-    mechanisms = tuple(mechanisms)
-    if not budget.vacuous:
-        found = group_served(mechanisms, budget.alpha, budget.beta)
-        if found is not None:
-            return found, METHOD
-    spent, method = epsilon(mechanisms, delta)
-    return served(budget, spent, delta), f"formula/{method}"
-
-
-def require(mechanisms: Iterable[Mechanism], budget: Budget, delta: float) -> int:
-    """The requests served, or an error where the budget is spent before the first."""
-    count, method = requests(mechanisms, budget, delta)
-    if count < 1:
-        raise WorkspaceError(
-            f"the budget {budget} is spent: after these releases ({method}) not one removal would be within it; "
-            "raise the budget or the noise, or make the edges plain"
-        )
-    return count
+def _tidy(builds: Mapping[str, Builds], removals: Iterable[Removal]) -> Releases:
+    """One spelling: sorted, equal readers joined, nothing that concerns nobody."""
+    counts: dict[tuple[str, ...], int] = {}
+    for each in removals:
+        counts[each.groups] = counts.get(each.groups, 0) + each.count
+    kept = tuple(Removal(groups, count) for groups, count in sorted(counts.items()) if groups and count)
+    return Releases(tuple(sorted(builds.items())), kept)

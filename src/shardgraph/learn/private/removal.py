@@ -17,8 +17,7 @@ from shardgraph.learn.private.accounting import FFT_ROUNDING, Mechanism, check_d
 
 METHOD = "pld-group"
 LEAST_BETA = 1e-12
-INTERVAL = 2e-3
-MOST_BINS = 100_000  # of one step's losses, about 20 seconds of work
+MOST_BINS = 50_000  # of one step's losses, about ten seconds of work
 
 Part = tuple[Mechanism, int]  # a release, and how many samples that it used are gone
 
@@ -27,29 +26,12 @@ def group_alpha(parts: Iterable[Part], beta: float) -> float | None:
     """alpha at `beta` between these releases and the same without the removed samples; None if PLD cannot say."""
     check_delta(beta)
     merged = _merge(parts)
-    if beta < LEAST_BETA or any(_bins(each, k) > MOST_BINS for each, k in merged):
+    if not merged:
+        return 0.0
+    interval = min(1e-2, 1e-3 * (1 + max(k for _, k in merged)))  # losses grow with k, and so may PLD's grid
+    if beta < LEAST_BETA or any(_bins(each, k, interval) > MOST_BINS for each, k in merged):
         return None
-    return _alpha(merged, beta) if merged else 0.0
-
-
-def group_served(mechanisms: Iterable[Mechanism], alpha: float, beta: float, most: int = 64) -> int | None:
-    """The most samples (up to `most`) that may be removed from all these releases within (alpha, beta)."""
-    mechanisms = tuple(mechanisms)
-
-    def fits(k: int) -> bool | None:
-        found = group_alpha([(each, k) for each in mechanisms], beta)
-        return None if found is None else found <= alpha
-
-    low, high = 0, 1
-    while high <= most and (fit := fits(high)):
-        low, high = high, 2 * high
-    if high <= most and fit is None:
-        return None
-    high = min(high, most + 1)
-    while high - low > 1:  # low fits, high does not
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return low
+    return _alpha(merged, beta, interval)
 
 
 def _merge(parts: Iterable[Part]) -> tuple[Part, ...]:
@@ -62,17 +44,17 @@ def _merge(parts: Iterable[Part]) -> tuple[Part, ...]:
     return tuple((each, k) for k in sorted(by_removed) for each in merge(by_removed[k]))
 
 
-def _bins(mechanism: Mechanism, k: int) -> float:
+def _bins(mechanism: Mechanism, k: int, interval: float) -> float:
     """About how many grid points the losses of one step take: a shift of k, noise up to ten deviations."""
     shift = k / mechanism.noise_multiplier
-    return (shift * shift / 2 + 10 * shift) / INTERVAL
+    return (shift * shift / 2 + 10 * shift) / interval
 
 
 @lru_cache(maxsize=1024)
-def _alpha(parts: tuple[Part, ...], beta: float) -> float:
+def _alpha(parts: tuple[Part, ...], beta: float, interval: float) -> float:
     dp = library()
     event = dp.ComposedDpEvent([_event(dp, *part) for part in parts])
-    accountant = dp.pld.PLDAccountant(value_discretization_interval=INTERVAL)
+    accountant = dp.pld.PLDAccountant(value_discretization_interval=interval)
     return float(accountant.compose(event).get_epsilon(beta - FFT_ROUNDING))
 
 

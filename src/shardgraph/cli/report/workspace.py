@@ -1,0 +1,82 @@
+"""Any workspace as a report: what it is now. It names sources and shards, never a sample."""
+
+from typing import Any
+
+import shardgraph
+from shardgraph.cli.output import as_bytes
+from shardgraph.cli.report.content import Bar, Content
+
+LAST = 10  # certificates
+
+
+def described(ws: "shardgraph.Workspace", name: str) -> Content:
+    """What the workspace holds, serves and has forgotten."""
+    status = ws.status()
+    if not status["trained"]:
+        return Content(title=name, lead="This workspace was not trained yet.", figures=_figures(status, None))
+    found = ws.evaluate() if ws.held_out() is not None else None
+    portrait = ws.portrait()
+    last = ws.last_certificate()
+    return Content(
+        title=name,
+        lead=_lead(status),
+        figures=_figures(status, found),
+        portrait=portrait,
+        drawing_words="A dot is a shard, as large as its samples are many; its colour is its source. Shards that are "
+        "joined learn from each other; an arrow goes from the shard that learns to the one it learns from.",
+        accuracy=_accuracy(found),
+        cost=_cost(portrait.samples, portrait.expected, portrait.worst),
+        cost_words="Samples that training reads again."
+        + (" The average is by the rates of the sources." if portrait.by_rates else ""),
+        certificates=tuple(ws.certificate(n).to_json() for n in range(last, max(0, last - LAST), -1)),
+        facts=_facts(status, ws.config.backbone),
+    )
+
+
+def _lead(status: dict[str, Any]) -> str:
+    missing = status["groups"]["missing"]
+    if missing:
+        return (
+            f"{missing} groups are withdrawn and wait for `shardgraph repair`; the others answer, with the prototypes."
+        )
+    return "Every group is built from the retained samples alone, and served."
+
+
+def _figures(status: dict[str, Any], found: dict[str, Any] | None) -> tuple[tuple[str, str], ...]:
+    figures = [("accuracy", f"{found['accuracy']:.1%}")] if found else []
+    requests = sum(status["requests"].values())
+    return (
+        *figures,
+        ("training samples", f"{status['samples']['train']:,}"),
+        ("shards", f"{status['shards']:,}"),
+        ("groups served", f"{status['groups']['serving']:,}"),
+        ("requests to forget", f"{requests:,}"),
+    )
+
+
+def _accuracy(found: dict[str, Any] | None) -> tuple[Bar, ...]:
+    if found is None:
+        return ()
+    words = f"{found['accuracy']:.1%}"
+    return (Bar(f"now, {found['correct']} of {found['samples']} right", found["accuracy"], words),)
+
+
+def _cost(samples: int, expected: float, worst: int) -> tuple[Bar, ...]:
+    if not samples:
+        return ()
+    rows = (("a sample, on average", expected), ("a sample, at worst", worst))
+    bars = [Bar(name, count / samples, f"{count:,.0f} samples, {count / samples:.1%}") for name, count in rows]
+    return (Bar("training all of it", 1.0, f"{samples:,} samples", main=False), *bars)
+
+
+def _facts(status: dict[str, Any], backbone: dict[str, Any]) -> tuple[tuple[str, str], ...]:
+    return (
+        ("model", status["model_digest"] or "none yet"),
+        ("backbone", backbone["name"]),
+        ("classes", str(status["classes"])),
+        ("graph", status["topology"]["kind"]),
+        ("held out", str(status["samples"]["test"])),
+        ("waiting", str(status["waiting"])),
+        ("lambda", f"{status['lambda']:.3f}"),
+        ("disk", as_bytes(status["disk_bytes"])),
+    )
