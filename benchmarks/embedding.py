@@ -126,7 +126,7 @@ def main() -> None:
     report = {}
     for name, spec, payloads in (
         ("embedding_images", "efficientnet-lite0", jpegs(256)),
-        ("embedding_texts", "minilm", sentences(2048)),
+        ("embedding_texts", "minilm", sentences(4096)),
     ):
         found = compare(load_backbone(spec, device="cpu"), payloads, options.rounds)
         report[name] = {

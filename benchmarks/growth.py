@@ -11,41 +11,38 @@ import argparse
 import json
 import multiprocessing
 import resource
+import tempfile
 import time
 from pathlib import Path
 
 import numpy as np
-from cpu import SEED, make, shard
+from cpu import make, shard, write_tasks
 
-from shardgraph.learn.group import train_group
+from shardgraph.learn.executors import GroupTask, SerialExecutor
 from shardgraph.learn.recipe import Recipe
 
 RECIPE = Recipe(epochs=4)
 LEVELS = {16: (4, 4), 64: (8, 8), 256: (16, 16), 1024: (32, 32), 4096: (64, 64)}
 
 
-def measure(count: int, groups: int) -> dict:
-    """Seconds, steps and peak memory of training `count` samples in about `groups` groups."""
-    samples = make(count)
-    shards = [(n, s) for n, s in shard(samples, *LEVELS[groups]).items() if len(set(s.labels)) > 1]
-    del samples
+def measure(tasks: list[GroupTask]) -> dict:
+    """Seconds and peak memory of training these tasks from their files, one after the other."""
     start = time.perf_counter()
-    for name, part in shards:
-        train_group(name, part, tuple(sorted(set(part.labels))), RECIPE, SEED)
+    sizes = [result.samples for result in SerialExecutor().run(tasks)]
     seconds = time.perf_counter() - start
-    steps = sum(RECIPE.epochs * -(-len(part) // RECIPE.batch) for _, part in shards)
-    visits = RECIPE.epochs * sum(len(part) for _, part in shards)
+    steps = sum(RECIPE.epochs * -(-size // RECIPE.batch) for size in sizes)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return {
-        "samples": count, "groups": len(shards), "seconds": seconds,
-        "steps": steps, "visits": visits, "peak_mb": peak, "largest_group": max(len(s) for _, s in shards),
+        "groups": len(tasks), "seconds": seconds, "steps": steps, "visits": RECIPE.epochs * sum(sizes),
+        "largest_group": max(sizes), "peak_mb": peak,
     }  # fmt: skip
 
 
 def apart(count: int, groups: int) -> dict:
-    """`measure` in a new process."""
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        found = pool.apply(measure, (count, groups))
+    """`measure` in a new process, for about `groups` groups of `count` samples."""
+    shards = {n: s for n, s in shard(make(count), *LEVELS[groups]).items() if len(set(s.labels)) > 1}
+    with tempfile.TemporaryDirectory() as folder, multiprocessing.get_context("spawn").Pool(1) as pool:
+        found = {"samples": count} | pool.apply(measure, (write_tasks(shards, Path(folder), RECIPE),))
     print(json.dumps(found), flush=True)
     return found
 

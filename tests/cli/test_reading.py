@@ -117,3 +117,33 @@ def test_another_backbone_than_the_workspace_has_is_refused(ws: Path, photos: Pa
     config.write_text(json.dumps(value))
     refused = run("add", ws, photos)
     assert refused.code == 1 and "weights" in refused.err
+
+
+def test_what_is_only_predicted_needs_no_labels(ws: Path, photos: Path, tmp_path: Path):
+    run("add", ws, photos)
+    assert run("train", ws, "--topology", "by-source", "--epochs", 1).code == 0
+    flat = tmp_path / "flat"
+    flat.mkdir()
+    for i, path in enumerate(sorted(photos.rglob("*.png"))[:3]):
+        (flat / f"{i}.png").write_bytes(path.read_bytes())
+    assert [p["id"] for p in run("predict", ws, flat, "--json").json["predictions"]] == ["0.png", "1.png", "2.png"]
+    table = flat / "new.csv"
+    table.write_text("path\n0.png\n2.png\n")
+    assert [p["id"] for p in run("predict", ws, table, "--json").json["predictions"]] == ["0.png", "2.png"]
+    assert run("add", ws, table).code == 1  # which must be told what it learns
+    assert run("predict", ws, "--text", "a picture").code == 1
+    assert run("predict", ws).code == 2 and run("predict", ws, table, "--text", "x").code == 2
+
+
+def test_texts_from_a_table_and_from_the_command_line(tmp_path: Path):
+    pytest.importorskip("transformers")
+    table, ws = tmp_path / "texts.csv", tmp_path / "ws"
+    said = {"card": "my card was lost", "rate": "what is the exchange rate"}
+    rows = [f"{label},{text} {i}" for i in range(4) for label, text in said.items()]
+    table.write_text("\n".join(["label,text", *rows]) + "\n")
+    made = run("init", ws, "--backbone", "minilm", "--seed", 1, "--device", "cpu")
+    assert made.code == 0, made.err
+    run("add", ws, table)
+    assert run("train", ws, "--coarse", 1, "--epochs", 1).code == 0
+    answer = run("predict", ws, "--text", "I lost my card", "--text", "rate of exchange", "--json").json["predictions"]
+    assert [(p["id"], p["label"]) for p in answer] == [("I lost my card", "card"), ("rate of exchange", "rate")]

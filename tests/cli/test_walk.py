@@ -27,7 +27,7 @@ def test_a_walk_from_init_to_verify(tmp_path: Path, data: Path):
     plan = run("plan", ws, "--sample", "s-001", "--json").json
     assert (plan["samples"], plan["groups_to_rebuild"]) == (1, 1)
     forgot = run("forget", ws, "--sample", "s-001", "--json").json
-    assert forgot["certificate"] == 1 and not forgot["already_forgotten"] and forgot["plan"] == plan
+    assert forgot["certificate"] == 1 and not forgot["already_forgotten"] and forgot["plan"].items() <= plan.items()
     assert forgot["model_digest"] != trained["model_digest"] and set(forgot["nonces"]) == {"s-001"}
     assert Path(forgot["certificate_file"]).exists()
     verified = run("verify", ws, "--full", "--json").json

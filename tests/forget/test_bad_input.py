@@ -17,6 +17,7 @@ from shardgraph.errors import (
     GraphError,
     InputError,
     UnknownSample,
+    VerificationError,
     WorkspaceBusy,
     WorkspaceError,
 )
@@ -387,6 +388,18 @@ def test_a_damaged_inbox_is_named_and_can_be_forgotten(create):
     workspace.forget(ForgetRequest(samples=tuple(row.id for row in ROWS[:8])))
     workspace.train(BySource(), QUICK)
     assert workspace.verify(full=True).ok
+
+
+def test_a_certificate_that_the_next_one_must_name_is_asked_for_before_anything_is_forgotten(trained):
+    trained.forget(ForgetRequest(samples=(ROWS[0].id,)))
+    path = trained.certificate_path(1)
+    raw, before = path.read_bytes(), state(trained)
+    path.unlink()
+    with pytest.raises(VerificationError, match="missing"):
+        trained.forget(ForgetRequest(samples=(ROWS[1].id,)))
+    assert state(trained) == before
+    path.write_bytes(raw)
+    assert trained.forget(ForgetRequest(samples=(ROWS[1].id,))).previous == trained.certificate(1).digest
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "prototypes.safetensors", "models"])

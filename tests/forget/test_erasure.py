@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 from shardgraph.data import shardfile
+from shardgraph.errors import WorkspaceError
 from shardgraph.forget.request import ForgetRequest
 from shardgraph.forget.workspace import Workspace
 from shardgraph.graph import Bilevel, BySource, Complete
-from tests.strategies import LABELS, QUICK, all_bytes, embed, many
+from tests.strategies import LABELS, QUICK, Row, all_bytes, embed, many
 
 ROWS = [*many(40), *many(8, split="test")]
 TOPOLOGIES = [Bilevel(2, 2), BySource(safe=("web",)), Complete(3)]
@@ -106,6 +107,41 @@ def test_erased_samples_are_absent_after_reopening(create):
         units = again.catalogue.unit_digests()
         assert not gone & {i for unit in units for i in again.store.read(unit).ids}
         assert "bob" not in {row.source for unit in units for row in again.catalogue.rows("unit", [unit])}
+
+
+def test_the_names_of_a_forgotten_source_and_subject_are_gone_too(create):
+    """Where a source names a shard and a group: from the catalogue, the manifest and the journal."""
+    names = ("a-source-that-left", "a-subject-that-left")
+    theirs = [Row(f"theirs {i}", LABELS[i % 4], *names) for i in range(6)]
+    workspace = create(classes=LABELS)
+    workspace.add(embed([*ROWS, *theirs]))
+    workspace.train(BySource(safe=("web",)), QUICK)
+    before = b"".join(all_bytes(workspace.root).values())
+    assert all(name.encode() in before for name in names)
+    workspace.forget(ForgetRequest(sources=names[:1]))
+    for closed in (False, True):
+        found = [name for name, raw in all_bytes(workspace.root).items() if any(n.encode() in raw for n in names)]
+        assert found == []
+        if not closed:
+            workspace.close()
+
+
+def test_success_is_not_reported_while_a_reader_keeps_the_log(create):
+    """Nor when the request is made again: only once the log could be emptied."""
+    workspace = create(classes=LABELS)
+    workspace.add(embed(ROWS))
+    workspace.train(BySource(), QUICK)
+    reader = Workspace(workspace.root)
+    reader.catalogue._db.execute("BEGIN")
+    reader.catalogue.count()
+    workspace.catalogue._db.execute("PRAGMA busy_timeout=50")
+    for _ in range(2):
+        with pytest.raises(WorkspaceError, match="reader"):
+            workspace.forget(KINDS["samples"])
+    reader.close()
+    assert workspace.forget(KINDS["samples"]).number == 1
+    gone = [row.id.encode() for row in leaving(KINDS["samples"])]
+    assert [name for name, raw in all_bytes(workspace.root).items() if any(i in raw for i in gone)] == []
 
 
 def test_messages_of_progress_carry_no_ids(create):

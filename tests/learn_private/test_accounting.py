@@ -132,6 +132,14 @@ def test_noise_can_be_calibrated_for_several_releases_together() -> None:
     assert 1.98 < found <= 2.0
 
 
+def test_sharing_one_clip_among_readers_costs_little_more_than_composing_them() -> None:
+    """docs/privacy.md: one Poisson sample for 7 owners with clip / sqrt(7) each, or 7 samples with a clip each."""
+    shared = calibrate(0.05, 1000, 2.0, 1e-11) * math.sqrt(7)
+    apart = calibrate(0.05, 1000, 2.0, 1e-11, releases=7)
+    assert apart < shared < 1.03 * apart
+    assert (shared, apart) == pytest.approx((13.8, 13.5), abs=0.06)
+
+
 @pytest.mark.parametrize(
     "call",
     [

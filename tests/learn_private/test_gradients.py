@@ -113,3 +113,12 @@ def test_a_gradient_that_is_not_finite_counts_as_zero(bad: float) -> None:
     total = found.weighted(clip_weights(found.squared, torch.tensor([0, 1]), 1.0))
     assert total.isfinite().all()
     np.testing.assert_allclose(total[0, 0].norm().item(), 1.0, atol=2e-3)  # the other sample, clipped
+
+
+def test_an_inca_gradient_that_is_not_finite_counts_as_zero_for_its_owner_alone() -> None:
+    q, v, keys, used, hot, attention = _problem("identity", ragged=False)
+    v[1] = torch.inf
+    found = inca_gradients(q, v, keys, torch.ones_like(used), hot, attention)
+    total = found.weighted(clip_weights(found.squared, torch.tensor([0, 1, 2]), 1.0))
+    assert total.isfinite().all()
+    assert total[:, 1].abs().max() == 0 and total[:, [0, 2]].abs().max() > 0

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shardgraph.errors import InputError, WorkspaceError
-from shardgraph.learn.private.accounting import Mechanism, epsilon
+from shardgraph.learn.private.accounting import Mechanism, calibrate, epsilon
 from shardgraph.learn.private.budget import DEFAULT, PAPER, Budget, after, served
 from shardgraph.learn.private.guarantee import Guarantee, guarantee, left, require, sample_loss, to_rebuild
 from shardgraph.learn.private.ledger import Releases, Removal
@@ -52,6 +52,13 @@ def test_the_curve_serves_more_than_the_formula_and_not_one_too_many() -> None:
     assert left(releases, ["g"], DEFAULT, DELTA, most=2) == 2
     assert left(releases, ["g"], Budget(1e-3, 1e-3), DELTA) == 0
     assert left(releases.after_removal(["g"], 3), ["g"], DEFAULT, DELTA) == count - 3
+
+
+def test_the_curve_is_much_better_than_the_formula_at_a_meaningful_beta() -> None:
+    """docs/privacy.md, at epsilon 2 and delta 1e-11."""
+    build = Mechanism(0.05, calibrate(0.05, 1000, 2.0, 1e-11), 1000)
+    assert group_alpha([(build, 8)], 1e-3) == pytest.approx(10.1, abs=0.06)
+    assert after(8, 2.0, 1e-11)[0] == 16
 
 
 def test_where_the_curve_cannot_answer_the_formula_does() -> None:

@@ -134,21 +134,25 @@ def evaluate(workspace: Where, as_json: Json = False) -> None:
 def predict(
     workspace: Where,
     data: Annotated[
-        Path, typer.Argument(help="Data as for `add` (arrays need no labels), or an image.", show_default=False)
-    ],
+        Path | None, typer.Argument(help="Data as for `add`, labels not needed, or an image.", show_default=False)
+    ] = None,
+    text: Annotated[list[str] | None, typer.Option(help="A text instead of data; may be repeated.")] = None,
     column: Columns = None,
     top_k: Annotated[int, typer.Option(min=1, help="How many classes a sample.")] = 1,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write all of them to a .csv or .json file.")] = None,
     as_json: Json = False,
 ) -> None:
     """Predict the classes of samples."""
-    from shardgraph.cli.reading import queries
+    from shardgraph.cli.reading import queries, texts
 
+    if (data is None) == (not text):
+        raise typer.BadParameter("give data to predict, or --text, one of them")
     if out is not None:
         check_suffix(out)
     with opened(workspace) as ws:
         model = ws.model()
-        parts = ((part, ws.scores(part)) for part in queries(ws, data, column or ()))
+        asked = texts(ws, text or ()) if data is None else queries(ws, data, column or ())
+        parts = ((part, ws.scores(part)) for part in asked)
         predictions = [p for part, scores in parts for p in best(part.ids, scores, model.classes, top_k)]
     if out is not None:
         write(predictions, out)

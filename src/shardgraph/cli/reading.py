@@ -12,7 +12,7 @@ from shardgraph.data.readers.arrays import ArraysReader, read_arrays
 from shardgraph.data.readers.columns import Columns
 from shardgraph.data.readers.folder import SUFFIXES
 from shardgraph.data.readers.registry import read
-from shardgraph.data.records import EMBEDDING, IMAGE, Record
+from shardgraph.data.records import EMBEDDING, IMAGE, TEXT, UNLABELLED, Record
 from shardgraph.data.samples import Samples
 from shardgraph.errors import InputError
 from shardgraph.forget.arrivals import the_backbone
@@ -50,11 +50,17 @@ def queries(workspace: Workspace, path: Path, pairs: Sequence[str]) -> Iterator[
         yield _arrays(workspace, path, labelled=False)
         return
     if path.suffix.lower() in SUFFIXES and path.is_file():
-        yield from embed([Record(path.name, "?", path)], the_backbone(workspace.config, IMAGE))
+        yield from embed([Record(path.name, UNLABELLED, path)], the_backbone(workspace.config, IMAGE))
         return
-    reader = read(path, columns_of(pairs))
+    reader = read(path, columns_of(pairs), labelled=False)
     assert not isinstance(reader, ArraysReader)
     yield from embed(reader, the_backbone(workspace.config, reader.modality))
+
+
+def texts(workspace: Workspace, given: Sequence[str]) -> Iterator[Samples]:
+    """Texts from the command line, to predict; each is its own name."""
+    records = [Record(text or "(empty)", UNLABELLED, text) for text in given]
+    yield from embed(records, the_backbone(workspace.config, TEXT))
 
 
 def _are_arrays(path: Path, pairs: Sequence[str]) -> bool:

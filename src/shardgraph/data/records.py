@@ -10,6 +10,7 @@ from shardgraph.errors import InputError
 IMAGE, TEXT, EMBEDDING = "image", "text", "embedding"
 
 Payload = bytes | str | Path
+UNLABELLED = "?"  # the label of a sample that is only to be predicted
 
 
 @dataclass(frozen=True)

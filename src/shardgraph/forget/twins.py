@@ -4,9 +4,9 @@ Exact twins have equal bytes of tokens and features; labels, sources and splits 
 pooled features whose cosine is at least a threshold. The default, 0.98, is strict: it finds pictures that
 were saved again, scaled or cropped a little, and is a judgement about content, not a proof; look before you act.
 
-All pairs are searched with a bound that misses none. For unit vectors, split by an orthogonal basis into a head
-and a tail, Cauchy-Schwarz gives z.z' <= head.head' + |tail| |tail'|: a product of a tenth of the numbers, after
-which few pairs are left to look at in full. The basis is that of the features' own covariance, heaviest first.
+All pairs are searched with a bound that misses none: with the coordinates split into a head and a tail,
+Cauchy-Schwarz gives z.z' <= head.head' + |tail| |tail'|, a product of an eighth of the numbers, after which few
+pairs are left to look at in full. The head is the coordinates that weigh most.
 """
 
 import hashlib
@@ -22,7 +22,8 @@ from shardgraph.errors import InputError
 THRESHOLD = 0.98
 BLOCK = 4096  # rows of a product
 MOST = 1_000_000  # pairs
-_BASIS_ROWS, _SLACK = 8192, 1e-4  # of float32, in the bound
+_HEAD = 8  # a head has an eighth of the coordinates
+_SLACK = 1e-4  # for float32 in the bound
 _MANY = 0.002  # of a block's pairs: looking at each would take longer than the whole product
 
 Pair = tuple[int, int, float]
@@ -100,14 +101,12 @@ def _checked(features: np.ndarray, bound: np.ndarray, top: int, left: int, thres
 
 
 def _heads(features: np.ndarray) -> np.ndarray:
-    """Each row's head in the heaviest directions, and the length of its tail: [n, k + 1]."""
-    size = features.shape[1]
-    k = max(1, size // 10)
-    some = features[:: max(1, len(features) // _BASIS_ROWS)][:_BASIS_ROWS]
-    _, basis = np.linalg.eigh((some.T @ some).astype(np.float64))
-    heads = features @ np.ascontiguousarray(basis[:, ::-1][:, :k], np.float32)
-    lengths = np.einsum("nf,nf->n", features, features) - np.einsum("nk,nk->n", heads, heads)
-    return np.concatenate([heads, np.sqrt(np.maximum(lengths, 0))[:, None]], axis=1)
+    """Each row's heaviest coordinates (of all rows together), and the length of the others: [n, k + 1]."""
+    weights = np.einsum("nf,nf->f", features, features)
+    k = max(1, features.shape[1] // _HEAD) if features.size else 0
+    heads = features[:, np.sort(np.argsort(-weights, kind="stable")[:k])]
+    rest = np.einsum("nf,nf->n", features, features) - np.einsum("nk,nk->n", heads, heads)
+    return np.concatenate([heads, np.sqrt(np.maximum(rest, 0))[:, None]], axis=1)
 
 
 def _of(store: Store, units: Sequence[str], ids: set[str], threshold: float) -> list[Twin]:

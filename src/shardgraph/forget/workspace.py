@@ -236,6 +236,7 @@ class Workspace:
             if isinstance(order, ForgetPlan) and (orders.rows, orders.groups) != (order.rows, order.groups):
                 raise WorkspaceError("the plan is stale: the workspace changed since; plan again")
             if not orders.rows:
+                self.catalogue.scrub()  # a reader may have kept the log from being emptied then
                 return self.certificate(orders.already[-1])
             self._check_inputs(orders, instant)
             self._model = None
@@ -377,6 +378,8 @@ class Workspace:
 
     def _check_inputs(self, orders: ForgetPlan, instant: bool) -> None:
         """Raise before anything changes if the disk has no room, or a file that will be read is damaged."""
+        if last := self.last_certificate():
+            self.certificate(last)  # the next one names it
         units = orders.reads if not instant else {row.unit for row in orders.rows} & set(orders.reads)
         sizes = [self.store.read(unit).tokens.nbytes for unit in units]  # which checks its digest
         check_room(self.root, 3 * max(sizes, default=0) + (1 << 20))

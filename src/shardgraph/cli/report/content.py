@@ -38,6 +38,7 @@ class Content:
     touched: dict[str, str] = field(default_factory=dict)  # shard -> rebuilt or gone
     drawing_words: str = ""
     accuracy: tuple[Bar, ...] = ()
+    accuracy_words: str = ""
     cost: tuple[Bar, ...] = ()
     cost_words: str = ""
     models: tuple[tuple[str, str], ...] = ()  # (who, digest), said to be equal

@@ -1,6 +1,7 @@
 """From content to one HTML file: no script, no font, no picture that is not in it."""
 
 import base64
+import re
 from collections.abc import Iterable, Sequence
 from html import escape
 
@@ -19,7 +20,7 @@ def page(content: Content) -> str:
         f'<p class="lead">{escape(content.lead)}</p>',
         _figures(content.figures),
         _graph(content),
-        _pair(_bars("Accuracy on samples held out", "", content.accuracy), _cost(content)),
+        _pair(_bars("Accuracy on samples held out", content.accuracy_words, content.accuracy), _cost(content)),
         _models(content.models),
         _pictures(content),
         _certificates(content),
@@ -125,7 +126,7 @@ def _certificates(content: Content) -> str:
         f"<details><summary>What was verified</summary>{_facts(content.checks)}</details>" if content.checks else ""
     )
     words = "Every forget leaves a signed certificate, chained to the one before."
-    return _section("The certificate", f'<div class="split">{"".join(lists)}</div>{shown}{checks}', words)
+    return _section("The certificate", f'<div class="lists">{"".join(lists)}</div>{shown}{checks}', words)
 
 
 def _certificate(certificate: dict) -> str:
@@ -146,4 +147,5 @@ def _facts(facts: Iterable[tuple[str, str]]) -> str:
 
 
 def _items(words: Iterable[str]) -> str:
-    return "".join(f"<li>{escape(each)}</li>" for each in words)
+    marked = (re.sub("`([^`]+)`", r"<code>\1</code>", escape(each)) for each in words)
+    return "".join(f"<li>{each}</li>" for each in marked)

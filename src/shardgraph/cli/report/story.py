@@ -37,6 +37,7 @@ def told(story: "Story", rows: "list[Digit]") -> Content:
                 (f"after, {after['samples']} pictures", after, True),
             )
         ),
+        accuracy_words="What was forgotten left the held-out pictures, too: the second bar is of fewer of them.",
         cost=_cost(story),
         cost_words="Samples that training reads again, and seconds here. Nobody learned from the school but its own "
         "adapters, so nothing has to be trained again when it leaves; the museum is another matter.",

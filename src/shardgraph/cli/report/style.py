@@ -23,12 +23,13 @@ p { margin:0 0 12px; } .lead { font-size:1.08rem; color:var(--soft); max-width:6
   font-variant-numeric:tabular-nums; } .figure span { color:var(--soft); font-size:.85rem; }
 section { padding:22px 22px 20px; margin:0 0 18px; }
 .two { display:grid; grid-template-columns:1fr 1fr; gap:18px; } .two section { margin:0; }
-.two { margin:0 0 18px; }
+.two { margin:0 0 18px; align-items:start; } .lists { display:grid; grid-template-columns:1fr 1fr; gap:26px; }
+code { font-size:.92em; background:var(--track); border-radius:4px; padding:1px 4px; }
 .split { display:grid; grid-template-columns:minmax(0, 1.55fr) minmax(0, 1fr); gap:26px; align-items:center; }
 svg.graph { width:100%; height:auto; display:block; max-width:560px; margin:0 auto; }
 svg text { fill:var(--ink); font-size:12.5px; text-anchor:middle; font-family:inherit;
   paint-order:stroke; stroke:var(--card); stroke-width:4px; stroke-linejoin:round; }
-svg text.gone { fill:var(--soft); text-decoration:line-through; }
+svg text.gone { fill:var(--soft); font-style:italic; }
 .card { fill:none; stroke:var(--rule); stroke-width:1.2; } .card.rebuilt { stroke:var(--accent); }
 .edge { stroke:var(--soft); stroke-opacity:.45; stroke-width:1.3; } .arrow { fill:var(--soft); fill-opacity:.7; }
 .edge.rebuilt { stroke:var(--accent); stroke-opacity:1; stroke-width:1.8; } .arrow-rebuilt { fill:var(--accent); }
@@ -36,7 +37,8 @@ svg text.gone { fill:var(--soft); text-decoration:line-through; }
 .s0 { --c:var(--s0); } .s1 { --c:var(--s1); } .s2 { --c:var(--s2); } .s3 { --c:var(--s3); }
 .s4 { --c:var(--s4); } .s5 { --c:var(--s5); } .s6 { --c:var(--s6); } .s7 { --c:var(--s7); } .mixed { --c:var(--soft); }
 .shard { fill:var(--c); } .shard.idle { fill-opacity:.35; }
-.shard.missing, .shard.gone { fill:none; stroke:var(--c); stroke-width:1.8; } .shard.gone { stroke-dasharray:3 3.5; }
+.shard.missing, .shard.gone { fill:var(--card); stroke:var(--c); stroke-width:1.8; }
+.shard.gone { stroke-dasharray:3 3.5; }
 .ring { fill:none; stroke:var(--accent); stroke-width:2.4; }
 ul.legend { list-style:none; margin:0; padding:0; font-size:.93rem; } ul.legend li { display:flex; gap:10px;
   align-items:center; margin:0 0 7px; } ul.legend svg { width:22px; height:22px; flex:none; }
@@ -58,7 +60,7 @@ dt { color:var(--soft); } dd { margin:0; overflow-wrap:anywhere; }
 details { margin-top:10px; } summary { cursor:pointer; font-weight:600; padding:4px 0; }
 footer { color:var(--soft); font-size:.85rem; }
 @media (max-width:720px) { main { padding:26px 14px 44px; }
-  .two, .split { grid-template-columns:1fr; } section { padding:18px 16px; }
+  .two, .split, .lists { grid-template-columns:1fr; } section { padding:18px 16px; }
   dl { grid-template-columns:1fr; gap:0; } dd { margin-bottom:8px; } }
 @media print { section, .figure { break-inside:avoid; } }
 """

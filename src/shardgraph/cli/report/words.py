@@ -1,13 +1,14 @@
 """The certificate in plain words. It must say no more than docs/guarantees.md."""
 
 PROVED = (
-    "The model that is served now has exactly this digest, and the holder of the signing key says that it was built "
-    "without the samples named here.",
+    "When it was signed, the served model had exactly this digest, and the holder of the signing key vouches that it "
+    "was built without the samples named here.",
     "Whoever holds the retained samples can build the model again and must get the same digest: `shardgraph verify "
     "--full` does.",
     "The one who asked can check, with a nonce of her own, that her sample is among those forgotten. Nobody else can "
     "read from the certificate which samples it speaks of.",
-    "No certificate was taken out or changed: each names the digest of the one before.",
+    "Of the certificates up to the last one that you know, none was taken out or changed: each names the digest of "
+    "the one before.",
 )
 NOT_PROVED = (
     "That no copy is elsewhere: on a disk's old blocks, in a backup, in the table that was added, in another sample "

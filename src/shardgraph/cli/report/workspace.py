@@ -36,9 +36,8 @@ def described(ws: "shardgraph.Workspace", name: str) -> Content:
 def _lead(status: dict[str, Any]) -> str:
     missing = status["groups"]["missing"]
     if missing:
-        return (
-            f"{missing} groups are withdrawn and wait for `shardgraph repair`; the others answer, with the prototypes."
-        )
+        what = "1 group is withdrawn and waits" if missing == 1 else f"{missing} groups are withdrawn and wait"
+        return f"{what} for repair; the others answer, with the prototypes."
     return "Every group is built from the retained samples alone, and served."
 
 

@@ -28,15 +28,20 @@ class Columns:
     subject: str | None = None
     split: str | None = None
 
-    def resolve(self, found: Sequence[str]) -> dict[str, str]:
-        """Meaning -> column for the columns that are there, with exactly one kind of content."""
+    def resolve(self, found: Sequence[str], *, labelled: bool = True) -> dict[str, str]:
+        """Meaning -> column for the columns that are there, with exactly one kind of content.
+
+        What is not `labelled` is only to be predicted: labels are passed over.
+        """
         named = {field.name: getattr(self, field.name) for field in fields(self)}
         absent = sorted(name for name in named.values() if name is not None and name not in found)
         if absent:
             raise InputError(f"column {absent[0]!r} must be in the table, it has {_list(found)}")
         there = {meaning: name or meaning for meaning, name in named.items() if (name or meaning) in found}
         content = [kind for kind in _CONTENT if named[kind]] or [kind for kind in _CONTENT if kind in there]
-        if not content or "label" not in there:
+        if not labelled:
+            there.pop("label", None)
+        if not content or (labelled and "label" not in there):
             wanted = "'label'" if content else "'image', 'path' or 'text'"
             raise InputError(f"a table must have a column {wanted}, it has {_list(found)}: name another")
         return {kind: name for kind, name in there.items() if kind not in _CONTENT or kind == content[0]}

@@ -14,10 +14,10 @@ from shardgraph.errors import InputError
 class DelimitedReader(TableReader):
     """A CSV (or, by its suffix, TSV) file as records."""
 
-    def __init__(self, path: str | Path, columns: Columns | None = None) -> None:
+    def __init__(self, path: str | Path, columns: Columns | None = None, *, labelled: bool = True) -> None:
         self._delimiter = "\t" if Path(path).suffix.lower() == ".tsv" else ","
         self._length: int | None = None
-        super().__init__(path, columns)
+        super().__init__(path, columns, labelled=labelled)
 
     def __len__(self) -> int:
         if self._length is None:

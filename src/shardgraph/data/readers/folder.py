@@ -1,7 +1,8 @@
 """Folders of images: `class/*.jpg`, or `source/class/*.jpg` where sources are folders.
 
 Above either, folders named `train` and `test` (and nothing else) are splits. A sample's id is its path
-inside the folder, with slashes: that is the name its owner gave it. Files that do not look like
+inside the folder, with slashes: that is the name its owner gave it. Images that are only to be predicted
+(not `labelled`) may lie anywhere below. Files that do not look like
 images and hidden ones are passed over.
 """
 
@@ -10,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from shardgraph.data.readers.base import Reader
-from shardgraph.data.records import IMAGE, Record
+from shardgraph.data.records import IMAGE, UNLABELLED, Record
 from shardgraph.data.samples import TEST, TRAIN
 from shardgraph.errors import InputError
 
@@ -24,17 +25,19 @@ class FolderReader(Reader[Record]):
 
     modality = IMAGE
 
-    def __init__(self, folder: str | Path) -> None:
+    def __init__(self, folder: str | Path, *, labelled: bool = True) -> None:
         self.folder = Path(folder)
         self._names = sorted(_images(self.folder), key=str.encode)
-        self._parts = _meaning(self._names, self.folder)
+        self._parts = _meaning(self._names, self.folder) if labelled else ()
+        if not self._names:
+            raise InputError(f"'{folder}' must hold images, found none")
 
     def __len__(self) -> int:
         return len(self._names)
 
     def __iter__(self) -> Iterator[Record]:
         for name in self._names:
-            fields = dict(zip(self._parts, name.split("/"), strict=False))
+            fields = {"label": UNLABELLED} | dict(zip(self._parts, name.split("/"), strict=False))
             yield Record(id=name, payload=self.folder / name, **fields)
 
 

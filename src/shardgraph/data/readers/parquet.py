@@ -17,12 +17,12 @@ _ROWS = 256
 class ParquetReader(TableReader):
     """A Parquet file as records."""
 
-    def __init__(self, path: str | Path, columns: Columns | None = None) -> None:
+    def __init__(self, path: str | Path, columns: Columns | None = None, *, labelled: bool = True) -> None:
         try:
             self._file = pq.ParquetFile(path, memory_map=True)
         except (pa.ArrowException, OSError) as problem:
             raise InputError(f"'{Path(path).name}' must be a whole Parquet file, got {problem}") from problem
-        super().__init__(path, columns)
+        super().__init__(path, columns, labelled=labelled)
 
     def __len__(self) -> int:
         return int(self._file.metadata.num_rows)

@@ -19,8 +19,13 @@ _ARRAYS = (".npz", ".safetensors")
 AnyReader = FolderReader | ParquetReader | DelimitedReader | ArraysReader
 
 
-def read(path: str | Path, columns: Columns | None = None, *, dtype: str = "float16") -> AnyReader:
-    """The reader for a folder of images, a table (`columns` names its columns) or arrays (tokens as `dtype`)."""
+def read(
+    path: str | Path, columns: Columns | None = None, *, dtype: str = "float16", labelled: bool = True
+) -> AnyReader:
+    """The reader for a folder of images, a table (`columns` names its columns) or arrays (tokens as `dtype`).
+
+    Images and texts that are only to be predicted need not be `labelled`.
+    """
     path = Path(path)
     if not path.exists():
         raise InputError(f"a path must exist, '{path}' does not")
@@ -28,9 +33,9 @@ def read(path: str | Path, columns: Columns | None = None, *, dtype: str = "floa
     if columns is not None and suffix not in _TABLES:
         raise InputError(f"column names are for tables ({', '.join(_TABLES)}), got '{path.name}'")
     if path.is_dir():
-        return FolderReader(path)
+        return FolderReader(path, labelled=labelled)
     if suffix in _TABLES:
-        return _TABLES[suffix](path, columns)
+        return _TABLES[suffix](path, columns, labelled=labelled)
     if suffix in _ARRAYS:
         return ArraysReader(path, dtype)
     known = ", ".join([*_TABLES, *_ARRAYS])

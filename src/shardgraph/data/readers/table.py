@@ -13,7 +13,7 @@ from typing import Any
 
 from shardgraph.data.readers.base import Reader
 from shardgraph.data.readers.columns import Columns, modality
-from shardgraph.data.records import Payload, Record, content_id
+from shardgraph.data.records import UNLABELLED, Payload, Record, content_id
 from shardgraph.data.samples import TRAIN
 from shardgraph.errors import DuplicateSample, InputError
 
@@ -23,9 +23,10 @@ Row = Mapping[str, Any]
 class TableReader(Reader[Record]):
     """A table as records, in the order of its rows, a batch of rows in memory at a time."""
 
-    def __init__(self, path: str | Path, columns: Columns | None = None) -> None:
+    def __init__(self, path: str | Path, columns: Columns | None = None, *, labelled: bool = True) -> None:
         self.path = Path(path)
-        self.columns = (columns or Columns()).resolve(self._header())
+        self.columns = (columns or Columns()).resolve(self._header(), labelled=labelled)
+        self._labelled = labelled
         self.modality = modality(self.columns)
         self.repeats = 0  # rows of the last reading that were another row's sample again
         if not len(self):
@@ -57,6 +58,8 @@ class TableReader(Reader[Record]):
         if not own and not payload:
             raise InputError(f"a sample must have an id or content, {where} has neither")
         text.pop("path", None)
+        if not self._labelled:
+            text["label"] = UNLABELLED
         text["split"] = text.get("split") or TRAIN
         try:
             return Record(id=own or content_id(payload), payload=payload, **text)

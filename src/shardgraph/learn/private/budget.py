@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from shardgraph.errors import ConfigError, InputError
 from shardgraph.learn.private.accounting import check_delta, check_epsilon
 
+ROUNDING = 1e-12
+
 
 @dataclass(frozen=True)
 class Budget:
@@ -32,6 +34,10 @@ class Budget:
         """Whether the budget promises nothing: any two distributions are (alpha, 1)-close."""
         return self.beta >= 1
 
+    def allows(self, alpha: float, beta: float) -> bool:
+        """Whether this is within the budget, up to the rounding of decimals: five times 0.2 is within 1."""
+        return alpha <= self.alpha * (1 + ROUNDING) and beta <= self.beta * (1 + ROUNDING)
+
     def __str__(self) -> str:
         note = ", vacuous in beta" if self.vacuous else ""
         return f"{self.name} (alpha {self.alpha:g}, beta {self.beta:g}{note})"
@@ -39,7 +45,6 @@ class Budget:
 
 PAPER = Budget(30, 1, "paper")  # its figure; vacuous in beta
 DEFAULT = Budget(10, 1e-3, "default")
-ROUNDING = 1e-12  # of decimals: five times 0.2 is within 1, whatever the last bit of a float says
 BUDGETS = {each.name: each for each in (DEFAULT, PAPER)}
 
 
@@ -72,9 +77,9 @@ def served(budget: Budget, epsilon: float, delta: float) -> int:
     # log(beta_b (e^epsilon - 1) / delta + 1), without computing e^epsilon
     room = _log1p_exp(math.log(budget.beta / delta) + _log_expm1(epsilon))
     k = math.floor(min(budget.alpha, room) / epsilon)
-    while k > 0 and not _fits(k, budget, epsilon, delta):  # the floor of a rounded quotient may be off by one
+    while k > 0 and not budget.allows(*after(k, epsilon, delta)):  # the floor of a rounded quotient may be off by one
         k -= 1
-    while _fits(k + 1, budget, epsilon, delta):
+    while budget.allows(*after(k + 1, epsilon, delta)):
         k += 1
     return k
 
@@ -87,16 +92,11 @@ def largest_epsilon(k: int, budget: Budget, delta: float) -> float:
     if k * delta >= budget.beta:
         raise ConfigError(f"no epsilon serves {k} removals: even epsilon 0 has beta {k * delta:g} of {budget.beta:g}")
     low, high = 0.0, budget.alpha / k
-    if _fits(k, budget, high, delta):
+    if budget.allows(*after(k, high, delta)):
         return high
     while (middle := (low + high) / 2) not in (low, high):
-        low, high = (middle, high) if _fits(k, budget, middle, delta) else (low, middle)
+        low, high = (middle, high) if budget.allows(*after(k, middle, delta)) else (low, middle)
     return low
-
-
-def _fits(k: int, budget: Budget, epsilon: float, delta: float) -> bool:
-    log_beta = math.log(budget.beta) + ROUNDING
-    return k * epsilon <= budget.alpha * (1 + ROUNDING) and _log_beta(k, epsilon, delta) <= log_beta
 
 
 def _log_beta(k: int, epsilon: float, delta: float) -> float:

@@ -27,7 +27,7 @@ class Guarantee:
     removed: int
 
     def within(self, budget: Budget) -> bool:
-        return self.alpha <= budget.alpha and self.beta <= budget.beta
+        return budget.allows(self.alpha, self.beta)
 
 
 def sample_loss(releases: Releases, readers: Iterable[str], delta: float) -> tuple[float, str]:

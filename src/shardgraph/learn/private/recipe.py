@@ -27,7 +27,7 @@ class PrivateRecipe:
     steps: int = 1000
     clip: float = 1.0
     normaliser: float = 32.0
-    lr: float = 1.0
+    lr: float = 0.05
     direct_batch: int = 32
     readers: int = 1
 
