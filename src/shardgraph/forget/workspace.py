@@ -1,24 +1,20 @@
 """Workspace: a folder that learns, predicts, forgets exactly, and can prove it."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
 
 from shardgraph.data.catalogue import Catalogue
-from shardgraph.data.files import check_room, disk_use, sweep
-from shardgraph.data.lock import WriteLock
+from shardgraph.data.files import check_room
 from shardgraph.data.readers.base import Reader
 from shardgraph.data.records import Record
-from shardgraph.data.samples import TEST, TRAIN, Samples, concatenate
-from shardgraph.data.store import Store
+from shardgraph.data.samples import Samples, concatenate
 from shardgraph.errors import (
     ConfigError,
     DamagedFile,
-    FingerprintError,
     InputError,
     WorkspaceBusy,
     WorkspaceError,
@@ -33,44 +29,22 @@ from shardgraph.forget.plan import ForgetPlan, plan
 from shardgraph.forget.portrait import Portrait, portrait
 from shardgraph.forget.request import ForgetRequest
 from shardgraph.forget.secrets import Secrets
+from shardgraph.forget.site import Site
 from shardgraph.forget.sources import SourceTerms, clear_terms, set_terms, terms_by_source
+from shardgraph.forget.status import status
 from shardgraph.forget.twins import THRESHOLD, Twin, twins
 from shardgraph.forget.verify import Verification, verify
 from shardgraph.graph import Topology
 from shardgraph.learn.ensemble import Model
-from shardgraph.learn.executors import best_device, choose_executor, on_gpu
-from shardgraph.learn.fingerprint import Numerics, difference, fingerprint
+from shardgraph.learn.executors import best_device
 from shardgraph.learn.recipe import Recipe
 
-Progress = Callable[[str, int, int], None]
 
-
-class Workspace:
+class Workspace(Site):
     """An open workspace. Reading needs nothing; writing takes the workspace's lock for as long as it lasts.
 
     `resume` finishes a forget that a crash interrupted, as every command does first.
     """
-
-    def __init__(
-        self,
-        path: str | Path,
-        *,
-        workers: int | None = None,
-        device: str | None = None,
-        gpu_memory: int | None = None,
-        progress: Progress | None = None,
-    ) -> None:
-        self.root = Path(path)
-        self.config = Config.load(self.root)
-        self.catalogue = Catalogue(self.root / "catalog.sqlite")
-        self.store = Store(self.root, self.catalogue)
-        self.secrets = Secrets.load(self.root)
-        self.lock = WriteLock(self.root)
-        self._workers = workers
-        self._device = device
-        self._gpu_memory = gpu_memory
-        self._progress = progress or (lambda what, done, of: None)
-        self._model: Model | None = None
 
     @classmethod
     def create(
@@ -95,29 +69,6 @@ class Workspace:
         Catalogue(root / "catalog.sqlite").close()
         Config(seed=seed, backbone=backbone or {"name": "precomputed"}, classes=declared, dtype=dtype).save(root)
         return cls(root, **options)
-
-    @property
-    def device(self) -> str:
-        """Where groups train, "cpu" or "cuda": as told, else as the model was built, else the GPU if there is one."""
-        device = self._device or self._built_on() or best_device()
-        fits = not self.config.trained or on_gpu(self.config.dims, self.config.the_recipe())
-        return device if device == "cpu" or fits else "cpu"
-
-    @property
-    def numerics(self) -> Numerics:
-        """The fingerprint of this process on that device."""
-        return fingerprint(self.device)
-
-    def close(self) -> None:
-        """Close the catalogue, and give the lock back if an interruption left it held."""
-        self.lock.release()
-        self.catalogue.close()
-
-    def __enter__(self) -> "Workspace":
-        return self
-
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
 
     # Learning
 
@@ -287,27 +238,7 @@ class Workspace:
 
     def status(self) -> dict[str, Any]:
         """What is here, what is served and what waits."""
-        manifest = Manifest.load(self.root)
-        requests = self.catalogue.all("SELECT state, count(*) FROM requests GROUP BY state")
-        same = not manifest.fingerprint or manifest.fingerprint == self.numerics
-        status = {
-            "model_digest": manifest.model_digest or None,
-            "trained": self.config.trained,
-            "complete": bool(manifest.model_digest) and not manifest.missing and not self._waiting(),
-            "samples": {split: self.catalogue.count(f"split = '{split}'") for split in (TRAIN, TEST)},
-            "waiting": self._waiting(),
-            "classes": len(manifest.classes),
-            "shards": len([u for u in self.catalogue.unit_digests() if u.startswith("shard:")]),
-            "groups": {"serving": len(manifest.groups), "missing": len(manifest.missing)},
-            "lambda": manifest.weight,
-            "requests": dict(requests),
-            "numerics": "same" if same else difference(self.numerics, manifest.fingerprint),
-            "seed": self.config.seed,
-            "topology": self.config.topology,
-            "recipe": self.config.recipe,
-            "disk_bytes": disk_use(self.root),
-        }
-        return status
+        return status(self._bench())
 
     def sources(self) -> dict[str, SourceTerms]:
         """Every source that is here or was described, with what is known about it."""
@@ -331,51 +262,6 @@ class Workspace:
 
     # Inside
 
-    def _writing(self) -> "_Writing":
-        return _Writing(self)
-
-    def _recover(self) -> list[Certificate]:
-        sweep(self.root)
-        if self.config.trained:
-            self.store.place()  # else a sample could leave the inbox while its half-placed copy stays
-        else:
-            self.store.drop_empty_inbox()
-        self._model = None
-        return [execute.finish(self._bench(), number) for number in execute.under_way(self._bench())]
-
-    def _bench(self) -> execute.Bench:
-        return execute.Bench(self.store, self.config, self.secrets, self.numerics, self._choose, self._progress)
-
-    def _choose(self, tasks: Sequence[Any]) -> Any:
-        return choose_executor(tasks, self._workers, self.device, self._gpu_memory)
-
-    def _save(self, config: Config) -> None:
-        if config != self.config:
-            config.save(self.root)
-            self.config = config
-
-    def _waiting(self) -> int:
-        return self.catalogue.count("unit LIKE 'inbox:%'")
-
-    def _built_on(self) -> str | None:
-        try:
-            return Manifest.load(self.root).fingerprint.get("kind")
-        except DamagedFile:  # which `train --rebuild` must be able to mend
-            return None
-
-    def _distrust(self) -> None:
-        """Make every group and the prototypes work to do."""
-        with self.catalogue.transaction() as db:
-            db.execute("UPDATE built SET key = ''")
-
-    def _check_numerics(self) -> None:
-        built = Manifest.load(self.root).fingerprint
-        if built and built != self.numerics:
-            raise FingerprintError(
-                f"the model was built with other numerics: {difference(self.numerics, built)}; "
-                "run `shardgraph train --rebuild` to build all of it anew"
-            )
-
     def _check_inputs(self, orders: ForgetPlan, instant: bool) -> None:
         """Raise before anything changes if the disk has no room, or a file that will be read is damaged."""
         if last := self.last_certificate():
@@ -383,25 +269,3 @@ class Workspace:
         units = orders.reads if not instant else {row.unit for row in orders.rows} & set(orders.reads)
         sizes = [self.store.read(unit).tokens.nbytes for unit in units]  # which checks its digest
         check_room(self.root, 3 * max(sizes, default=0) + (1 << 20))
-
-
-class _Writing:
-    """The lock, with recovery first."""
-
-    def __init__(self, workspace: Workspace) -> None:
-        self._workspace = workspace
-
-    def __enter__(self) -> None:
-        workspace = self._workspace
-        fresh = not workspace.lock.held
-        workspace.lock.__enter__()
-        try:
-            if fresh:
-                workspace.config = Config.load(workspace.root)
-                workspace._recover()
-        except BaseException:
-            workspace.lock.__exit__(None, None, None)
-            raise
-
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._workspace.lock.__exit__(kind, error, trace)

@@ -1,0 +1,134 @@
+"""A workspace's site: its open parts, its lock, and recovery before anybody writes."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from shardgraph.data.catalogue import Catalogue
+from shardgraph.data.files import sweep
+from shardgraph.data.lock import WriteLock
+from shardgraph.data.store import Store
+from shardgraph.errors import DamagedFile, FingerprintError
+from shardgraph.forget import execute
+from shardgraph.forget.certificate import Certificate
+from shardgraph.forget.config import Config
+from shardgraph.forget.manifest import Manifest
+from shardgraph.forget.secrets import Secrets
+from shardgraph.learn.ensemble import Model
+from shardgraph.learn.executors import best_device, choose_executor, on_gpu
+from shardgraph.learn.fingerprint import Numerics, difference, fingerprint
+
+Progress = Callable[[str, int, int], None]
+
+
+class Site:
+    """What a workspace's verbs stand on. Reading needs nothing; `_writing` takes the lock and recovers first."""
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        workers: int | None = None,
+        device: str | None = None,
+        gpu_memory: int | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        self.root = Path(path)
+        self.config = Config.load(self.root)
+        self.catalogue = Catalogue(self.root / "catalog.sqlite")
+        self.store = Store(self.root, self.catalogue)
+        self.secrets = Secrets.load(self.root)
+        self.lock = WriteLock(self.root)
+        self._workers = workers
+        self._device = device
+        self._gpu_memory = gpu_memory
+        self._progress = progress or (lambda what, done, of: None)
+        self._model: Model | None = None
+
+    @property
+    def device(self) -> str:
+        """Where groups train, "cpu" or "cuda": as told, else as the model was built, else the GPU if there is one."""
+        device = self._device or self._built_on() or best_device()
+        fits = not self.config.trained or on_gpu(self.config.dims, self.config.the_recipe())
+        return device if device == "cpu" or fits else "cpu"
+
+    @property
+    def numerics(self) -> Numerics:
+        """The fingerprint of this process on that device."""
+        return fingerprint(self.device)
+
+    def close(self) -> None:
+        """Close the catalogue, and give the lock back if an interruption left it held."""
+        self.lock.release()
+        self.catalogue.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def _writing(self) -> "_Writing":
+        return _Writing(self)
+
+    def _recover(self) -> list[Certificate]:
+        sweep(self.root)
+        if self.config.trained:
+            self.store.place()  # else a sample could leave the inbox while its half-placed copy stays
+        else:
+            self.store.drop_empty_inbox()
+        self._model = None
+        return [execute.finish(self._bench(), number) for number in execute.under_way(self._bench())]
+
+    def _bench(self) -> execute.Bench:
+        return execute.Bench(self.store, self.config, self.secrets, self.numerics, self._choose, self._progress)
+
+    def _choose(self, tasks: Sequence[Any]) -> Any:
+        return choose_executor(tasks, self._workers, self.device, self._gpu_memory)
+
+    def _save(self, config: Config) -> None:
+        if config != self.config:
+            config.save(self.root)
+            self.config = config
+
+    def _built_on(self) -> str | None:
+        try:
+            return Manifest.load(self.root).fingerprint.get("kind")
+        except DamagedFile:  # which `train --rebuild` must be able to mend
+            return None
+
+    def _distrust(self) -> None:
+        """Make every group and the prototypes work to do."""
+        with self.catalogue.transaction() as db:
+            db.execute("UPDATE built SET key = ''")
+
+    def _check_numerics(self) -> None:
+        built = Manifest.load(self.root).fingerprint
+        if built and built != self.numerics:
+            raise FingerprintError(
+                f"the model was built with other numerics: {difference(self.numerics, built)}; "
+                "run `shardgraph train --rebuild` to build all of it anew"
+            )
+
+
+class _Writing:
+    """The lock, with recovery first."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    def __enter__(self) -> None:
+        site = self._site
+        fresh = not site.lock.held
+        site.lock.__enter__()
+        try:
+            if fresh:
+                site.config = Config.load(site.root)
+                site._recover()
+        except BaseException:
+            site.lock.__exit__(None, None, None)
+            raise
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._site.lock.__exit__(kind, error, trace)

@@ -1,0 +1,34 @@
+"""The status of a workspace: what is here, what is served and what waits."""
+
+from typing import Any
+
+from shardgraph.data.files import disk_use
+from shardgraph.data.samples import TEST, TRAIN
+from shardgraph.forget.execute import Bench
+from shardgraph.forget.manifest import Manifest
+from shardgraph.learn.fingerprint import difference
+
+
+def status(bench: Bench) -> dict[str, Any]:
+    """Figures for a person or a script; it names no sample."""
+    catalogue, config, root = bench.store.catalogue, bench.config, bench.store.root
+    manifest = Manifest.load(root)
+    waiting = catalogue.count("unit LIKE 'inbox:%'")
+    same = not manifest.fingerprint or manifest.fingerprint == bench.numerics
+    return {
+        "model_digest": manifest.model_digest or None,
+        "trained": config.trained,
+        "complete": bool(manifest.model_digest) and not manifest.missing and not waiting,
+        "samples": {split: catalogue.count(f"split = '{split}'") for split in (TRAIN, TEST)},
+        "waiting": waiting,
+        "classes": len(manifest.classes),
+        "shards": sum(unit.startswith("shard:") for unit in catalogue.unit_digests()),
+        "groups": {"serving": len(manifest.groups), "missing": len(manifest.missing)},
+        "lambda": manifest.weight,
+        "requests": dict(catalogue.all("SELECT state, count(*) FROM requests GROUP BY state")),
+        "numerics": "same" if same else difference(bench.numerics, manifest.fingerprint),
+        "seed": config.seed,
+        "topology": config.topology,
+        "recipe": config.recipe,
+        "disk_bytes": disk_use(root),
+    }
