@@ -227,10 +227,12 @@ def test_a_private_recipe_survives_json() -> None:
         PrivateRecipe.from_json({"sigma": 1.0})
 
 
-def test_training_needs_no_accountant_and_the_error_names_the_extra() -> None:
+def test_accounting_needs_no_torch_and_training_no_accountant_and_the_error_names_the_extra() -> None:
     code = """
 import sys
 sys.modules["dp_accounting"] = None
+import shardgraph.learn.private.guarantee, shardgraph.learn.private.recipe
+print("torch" in sys.modules)
 import shardgraph.learn.private.train, shardgraph.learn.private.guarantee
 from shardgraph.learn.private.accounting import Mechanism, epsilon
 try:
@@ -239,4 +241,4 @@ except Exception as e:
     print(type(e).__name__, e)
 """
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert out.startswith("ConfigError") and "shardgraph[dp]" in out
+    assert out.startswith("False\nConfigError") and "shardgraph[dp]" in out
