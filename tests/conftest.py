@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+os.environ.setdefault("TRITON_INTERPRET", "1")  # before anything imports triton: the GPU's kernels run on the CPU here
+
 # No deadline: the machine may be busy, and a slow example is no wrong one. Training makes examples slow by nature.
 settings.register_profile(
     "house", deadline=None, database=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]

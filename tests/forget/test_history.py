@@ -158,7 +158,7 @@ def check_promise(world, folder):
 EVENTS = st.lists(st.sampled_from(("add", "train", "train", "forget", "forget", "repair", "reopen")), max_size=7)
 
 
-@settings(max_examples=60)
+@settings(max_examples=90)
 @given(first=rows(most=10, least=3), events=EVENTS, topology=topologies(), recipe=recipes(), data=st.data())
 def test_a_workspace_with_any_history_equals_one_that_only_saw_what_is_retained(first, events, topology, recipe, data):
     declared = getattr(topology, "fine", 1) > 1 or data.draw(st.booleans(), label="classes declared")

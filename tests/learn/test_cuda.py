@@ -1,13 +1,11 @@
 """The GPU's kernels, run by Triton's interpreter on the CPU: the same code, the same arithmetic, slowly."""
 
-import os
 import sys
 
 import numpy as np
 import pytest
 import torch
 
-os.environ.setdefault("TRITON_INTERPRET", "1")  # before triton is imported anywhere
 pytest.importorskip("triton")
 
 from shardgraph.learn.attention import frozen_attention
