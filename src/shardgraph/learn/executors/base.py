@@ -58,6 +58,11 @@ class Executor(Protocol):
         ...
 
 
+def task_bytes(task: GroupTask) -> int:
+    """How many bytes of samples a task reads."""
+    return sum(Path(path).stat().st_size for path, _ in task.members + task.others)
+
+
 def load_task(task: GroupTask) -> tuple[Samples, tuple[str, ...]]:
     """The samples of the task's whole neighbourhood in canonical order, and the classes of its members."""
     members = [_load(path, expected) for path, expected in task.members]

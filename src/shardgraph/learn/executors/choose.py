@@ -7,12 +7,13 @@ import torch
 
 from shardgraph.errors import ConfigError
 from shardgraph.learn.attention import WIDTHS
-from shardgraph.learn.executors.base import Executor, GroupTask
+from shardgraph.learn.executors.base import Executor, GroupTask, task_bytes
 from shardgraph.learn.executors.processes import ProcessExecutor
 from shardgraph.learn.executors.serial import SerialExecutor
 from shardgraph.learn.recipe import Recipe
 
-FEW = 6  # a worker's start costs about as much as training a few groups
+FEW = 6  # a worker's start costs about as much as training a few small groups
+SMALL = 32 << 20  # bytes of samples that are trained here rather than in workers
 
 
 def best_device() -> str:
@@ -40,5 +41,6 @@ def choose_executor(
 
         return GpuExecutor(gpu_memory)
     if workers is None:
-        workers = 1 if len(tasks) <= FEW else os.cpu_count() or 1
+        here = len(tasks) == 1 or (len(tasks) <= FEW and sum(map(task_bytes, tasks)) <= SMALL)
+        workers = 1 if here else os.cpu_count() or 1
     return ProcessExecutor(workers) if workers > 1 else SerialExecutor()

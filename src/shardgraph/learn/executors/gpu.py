@@ -5,12 +5,11 @@ While a wave trains, the next one is read from disk. What the kernels do not cov
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import torch
 
 from shardgraph.learn.cuda.train import train_groups
-from shardgraph.learn.executors.base import GroupResult, GroupTask, load_task, write_result
+from shardgraph.learn.executors.base import GroupResult, GroupTask, load_task, task_bytes, write_result
 from shardgraph.learn.group import GroupInputs
 from shardgraph.learn.recipe import Recipe
 
@@ -49,7 +48,7 @@ def _waves(tasks: Sequence[GroupTask], memory: int) -> Iterator[list[GroupTask]]
     wave: list[GroupTask] = []
     used = 0
     for task in tasks:
-        size = sum(Path(path).stat().st_size for path, _ in task.members + task.others)
+        size = task_bytes(task)
         if wave and used + size > memory:
             yield wave
             wave, used = [], 0

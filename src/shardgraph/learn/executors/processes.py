@@ -16,7 +16,7 @@ from typing import IO
 
 import shardgraph.errors
 from shardgraph.errors import WorkspaceError
-from shardgraph.learn.executors.base import GroupResult, GroupTask
+from shardgraph.learn.executors.base import GroupResult, GroupTask, task_bytes
 
 
 class ProcessExecutor:
@@ -27,7 +27,7 @@ class ProcessExecutor:
 
     def run(self, tasks: Sequence[GroupTask]) -> Iterator[GroupResult]:
         """The results, as they come; the workers end with the last one, or with the first error."""
-        largest_first = sorted(tasks, key=_size, reverse=True)
+        largest_first = sorted(tasks, key=task_bytes, reverse=True)
         workers = [_Worker() for _ in range(min(self.workers, len(tasks)))]
         idle: SimpleQueue[_Worker] = SimpleQueue()
         for worker in workers:
@@ -94,7 +94,3 @@ class _Worker:
 def _pipe(pipe: IO[str] | None) -> IO[str]:
     assert pipe is not None
     return pipe
-
-
-def _size(task: GroupTask) -> int:
-    return sum(os.stat(path).st_size for path, _ in task.members + task.others)  # noqa: PTH116
