@@ -102,7 +102,15 @@ class Workspace(Site):
         """
         with self._writing():
             bench = self._bench()
-            parts = arriving(bench, reader, name, allow_return=allow_return, skip_bad=skip_bad, on_bad=on_bad)
+            parts = arriving(
+                bench,
+                reader,
+                name,
+                allow_return=allow_return,
+                skip_bad=skip_bad,
+                on_bad=on_bad,
+                cluster=self._run.cluster,
+            )
             return sum(self.add(part, allow_return=allow_return) for part in parts)
 
     def train(
