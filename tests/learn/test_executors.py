@@ -141,7 +141,7 @@ def test_a_worker_with_other_numerics_refuses_and_says_what_differs(files, tmp_p
 def test_a_worker_that_does_not_see_the_files_refuses(files, tmp_path):
     task = tasks_for(files, tmp_path)[0]
     Path(task.members[0][0]).unlink()
-    with pytest.raises(WorkspaceError, match=r"it does not see .* --ray-storage"):
+    with pytest.raises(WorkspaceError, match=r"it does not see .*--ray-storage"):
         raise train_wave(fingerprint(), None, [task]).error
 
 

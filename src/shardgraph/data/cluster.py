@@ -67,7 +67,7 @@ class Cluster:
     def close(self) -> None:
         """Disconnect; a cluster of our own ends."""
         if self._ray is not None:
-            self._ray = None
+            self._ray, self._seen = None, (float("-inf"), [])
             SESSION.leave()
 
     def slots(self, kind: str, without: Iterable[str] = ()) -> int:

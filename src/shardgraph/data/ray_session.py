@@ -49,7 +49,6 @@ class RaySession:
         with self._guard:
             if not self._users and not ray.is_initialized():
                 self._connect(ray, address, cpus)
-                self._address = address
             elif self._users and self._address != address:
                 raise ConfigError(f"this process is connected to Ray at {self._address}, got {address}")
             self._users += 1

@@ -24,6 +24,7 @@ from shardgraph.errors import BackboneError, InputError
 from shardgraph.forget.config import Config
 from shardgraph.forget.execute import Bench, log
 from shardgraph.forget.intake import admit_rows
+from shardgraph.learn.executors import best_device
 from shardgraph.learn.fingerprint import Numerics, fingerprint
 
 PRECOMPUTED = {"name": "precomputed"}
@@ -93,6 +94,8 @@ def _embedder(
     if cluster is None:
         return partial(embed_parts, backbone=the_backbone(config, modality))
     identity = _reading(config, modality)
+    if identity["device"] == "cuda" and best_device() != "cuda":
+        raise BackboneError("to embed on a cluster's GPUs, the machine that gives the orders must have such a GPU, too")
     return partial(embed_on, cluster=cluster, identity=identity, wanted=embedding_facts(identity["device"]),
                    facts=embedding_facts)  # fmt: skip
 
