@@ -17,8 +17,8 @@ import numpy as np
 
 from shardgraph.data.samples import Samples
 from shardgraph.learn.group import train_group
-from shardgraph.learn.private.noise import SecureNoise
 from shardgraph.learn.private.recipe import PrivateRecipe
+from shardgraph.learn.private.secure import SecureNoise
 from shardgraph.learn.private.train import train_private_group
 from shardgraph.learn.recipe import Recipe
 

@@ -22,8 +22,9 @@ from shardgraph.learn.private.guarantee import sample_loss
 from shardgraph.learn.private.learners import learner
 from shardgraph.learn.private.ledger import Releases
 from shardgraph.learn.private.masks import checked_masks
-from shardgraph.learn.private.noise import NoiseSource, SecureNoise
+from shardgraph.learn.private.noise import NoiseSource
 from shardgraph.learn.private.recipe import PrivateRecipe
+from shardgraph.learn.private.secure import SecureNoise
 from shardgraph.learn.recipe import Recipe
 from tests.learn_private.problems import NoNoise, by_class
 

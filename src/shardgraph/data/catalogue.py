@@ -5,10 +5,12 @@ Deleted rows are overwritten (`secure_delete`), and `scrub` empties the write-ah
 told that a sample is gone.
 """
 
+import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 from shardgraph.errors import DamagedFile
@@ -43,6 +45,9 @@ CREATE TABLE IF NOT EXISTS forgotten ( -- keyed hashes of what was forgotten, an
 CREATE TABLE IF NOT EXISTS sources ( -- what is known about who gave the data
   name TEXT PRIMARY KEY, owner TEXT NOT NULL, terms TEXT NOT NULL,
   rate REAL                          -- the share of its samples expected to be asked back in a year
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS privacy ( -- what groups with private edges have released, and what was removed since
+  name TEXT PRIMARY KEY, value TEXT NOT NULL
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS ledger (
   number INTEGER PRIMARY KEY AUTOINCREMENT, time TEXT NOT NULL, event TEXT NOT NULL, detail TEXT NOT NULL
@@ -128,6 +133,11 @@ class Catalogue:
         """How many samples satisfy an SQL condition of ours."""
         found = self.one(f"SELECT count(*) FROM samples WHERE {condition}")
         return found[0] if found else 0
+
+    def log(self, db: sqlite3.Connection, event: str, detail: dict, time: datetime | None = None) -> None:
+        """Add an event to the ledger, within a transaction; its detail names no sample."""
+        row = ((time or datetime.now(UTC)).isoformat(), event, json.dumps(detail, sort_keys=True))
+        db.execute("INSERT INTO ledger (time, event, detail) VALUES (?, ?, ?)", row)
 
     def scrub(self) -> None:
         """Empty the write-ahead log, so that nothing deleted is left in it."""

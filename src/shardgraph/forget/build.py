@@ -1,7 +1,8 @@
 """Build what is missing, destroy what is no longer wanted: the one act behind train, forget, repair and add.
 
 The key of a group is a digest of all that its training is a function of. A key that stands in the catalogue
-with its file is built; anything else is work. Like make, with digests instead of timestamps.
+with its file is built; anything else is work. Like make, with digests instead of timestamps. Of what a group uses
+privately the key holds nothing but a random number, new for every build: such a group stays when a neighbour changes.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -12,6 +13,7 @@ from pathlib import Path
 from shardgraph.data.files import adopt, scratch_file, write_file
 from shardgraph.data.store import Store, shard_unit
 from shardgraph.digest import digest
+from shardgraph.forget.charges import Book, worst_loss
 from shardgraph.forget.config import Config
 from shardgraph.forget.manifest import Manifest, destroy_group, group_path, load_prototypes, prototypes_path
 from shardgraph.graph import ShardGraph
@@ -27,7 +29,7 @@ Choose = Callable[[Sequence[GroupTask]], Executor]
 
 @dataclass(frozen=True)
 class Wanted:
-    """A group as it should be: its key, and the units of its members and of its whole neighbourhood."""
+    """A group as it should be: its key, the units of its members, and the others that it uses directly or privately."""
 
     name: str
     key: str
@@ -35,29 +37,36 @@ class Wanted:
     others: tuple[str, ...]
     samples: int
     adapters: int
+    private: tuple[str, ...] = ()
 
 
 def graph_over(units: Iterable[str], config: Config) -> ShardGraph:
     """The shard graph, given the units that hold samples."""
-    return config.the_topology().graph(u.removeprefix("shard:") for u in units if u.startswith("shard:"))
+    graph = config.the_topology().graph(u.removeprefix("shard:") for u in units if u.startswith("shard:"))
+    terms = config.the_privacy()
+    return graph.all_private(terms.epsilon) if terms is not None and terms.every else graph
 
 
 def wanted_groups(store: Store, config: Config, numerics: Numerics) -> dict[str, Wanted]:
     """Every group that has something to learn, with its key under these numerics."""
     labels, digests = store.catalogue.unit_labels(), store.catalogue.unit_digests()
-    base = digest(config.digest, fingerprint_digest(numerics))
+    base = digest(config.basis, fingerprint_digest(numerics))
+    numbers = Book.load(store.catalogue).numbers if config.privacy else {}
     wanted = {}
     for group in graph_over(labels, config).groups():
         members = tuple(u for u in map(shard_unit, group.members) if u in labels)
         units = tuple(u for u in map(shard_unit, group.neighbourhood) if u in labels)
-        seen = {label for unit in units for label in labels[unit]}
+        private = tuple(u for u in map(shard_unit, group.private) if u in labels)
+        seen = {label for unit in units + private for label in labels[unit]}
         mine = {label for unit in members for label in labels[unit]}
         if not mine or len(seen) < 2:
             continue  # nothing to learn, or nothing to compare it with: prototypes answer
         others = tuple(u for u in units if u not in members)
         inputs = [part for unit in (*members, "", *others) for part in (unit, digests.get(unit, ""))]
+        inputs += ["private", numbers.get(group.name, "")] if private else []
         count = sum(sum(labels[unit].values()) for unit in units)
-        wanted[group.name] = Wanted(group.name, digest(base, group.name, *inputs), members, others, count, len(mine))
+        key = digest(base, group.name, *inputs)
+        wanted[group.name] = Wanted(group.name, key, members, others, count, len(mine), private)
     return wanted
 
 
@@ -81,7 +90,11 @@ def build(
     """Make the built state match the wanted one, and publish it. Can be repeated and interrupted."""
     wanted = wanted_groups(store, config, numerics)
     drop_unwanted(store, wanted)
-    tasks = tasks_for(store, config, missing_groups(store, wanted), lambda: str(scratch_file(store.root)))
+    missing = missing_groups(store, wanted)
+    if begin_private(store, config, missing):
+        wanted = wanted_groups(store, config, numerics)
+        missing = missing_groups(store, wanted)
+    tasks = tasks_for(store, config, missing, lambda: str(scratch_file(store.root)))
     outputs = {task.name: task.output for task in tasks}
     progress("training", 0, len(tasks))
     with closing(_run(choose, tasks)) as results:  # an interruption ends the workers, too
@@ -90,6 +103,21 @@ def build(
             progress("training", done, len(tasks))
     build_prototypes(store, config, progress)
     return publish(store, config, wanted, numerics)
+
+
+def begin_private(store: Store, config: Config, groups: Iterable[Wanted]) -> bool:
+    """Enter the releases of groups with private edges before their training starts; whether there are any."""
+    reads = {g.name: [unit.removeprefix("shard:") for unit in g.private] for g in groups if g.private}
+    terms = config.the_privacy()
+    if not reads or terms is None:
+        return False
+    book = Book.load(store.catalogue).begun(reads, terms.mechanism)
+    loss, method = worst_loss(book, terms)
+    detail = {"groups": len(reads), "epsilon": loss, "delta": terms.delta, "method": method}
+    with store.catalogue.transaction() as db:
+        book.save(db)
+        store.catalogue.log(db, "released", detail)
+    return True
 
 
 def drop_unwanted(store: Store, wanted: dict[str, Wanted]) -> None:
@@ -104,15 +132,18 @@ def drop_unwanted(store: Store, wanted: dict[str, Wanted]) -> None:
 
 def tasks_for(store: Store, config: Config, groups: Iterable[Wanted], output: Callable[[], str]) -> list[GroupTask]:
     """The tasks that build groups, each at a path that `output` gives."""
-    digests, recipe = store.catalogue.unit_digests(), config.the_recipe().to_json()
+    digests, recipe, terms = store.catalogue.unit_digests(), config.the_recipe().to_json(), config.the_privacy()
+    privacy = terms.recipe.to_json() if terms is not None else None
 
     def files(units: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
         return tuple((str(store.path(unit)), digests[unit]) for unit in units)
 
-    return [
-        GroupTask(group.name, files(group.members), files(group.others), recipe, config.seed, output())
-        for group in groups
-    ]
+    def task(group: Wanted) -> GroupTask:
+        units = (files(group.members), files(group.others))
+        how = privacy if group.private else None
+        return GroupTask(group.name, *units, recipe, config.seed, output(), files(group.private), how)
+
+    return [task(group) for group in groups]
 
 
 def prototypes_key(store: Store, config: Config) -> str:

@@ -10,6 +10,7 @@ Every step looks at what is there and can be repeated, so recovery is just runni
 """
 
 import json
+import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -32,12 +33,14 @@ from shardgraph.forget.build import (
     wanted_groups,
     write_prototypes,
 )
-from shardgraph.forget.certificate import EXACT, WITHDRAWN, Certificate, issue
+from shardgraph.forget.certificate import Certificate, issue
+from shardgraph.forget.charges import Book
 from shardgraph.forget.config import Config
 from shardgraph.forget.manifest import Manifest, destroy_group, load_prototypes
 from shardgraph.forget.plan import ForgetPlan
 from shardgraph.forget.secrets import Secrets, entry
 from shardgraph.forget.sources import forget_terms
+from shardgraph.forget.statement import stated
 from shardgraph.graph import ShardGraph
 from shardgraph.learn.fingerprint import Numerics
 from shardgraph.learn.prototypes import Prototypes
@@ -101,8 +104,18 @@ def accept(bench: Bench, plan: ForgetPlan, instant: bool) -> int:
         forget_terms(db, plan.request.sources)
         db.executemany("UPDATE units SET dirty = 1 WHERE name = ?", sorted({(row.unit,) for row in plan.rows}))
         db.executemany("DELETE FROM built WHERE name = ?", [(f"group:{name}",) for name in plan.groups])
-        _log(db, bench, "accepted", {"request": number, "samples": len(plan.rows)})
+        _log(db, bench, "accepted", {"request": number, "samples": len(plan.rows), **_charge(bench, db, plan)})
     return number
+
+
+def _charge(bench: Bench, db: sqlite3.Connection, plan: ForgetPlan) -> dict:
+    """Charge the groups that used the samples privately and stay, in the transaction that accepts the request."""
+    if bench.config.privacy is None or plan.spending is None:
+        return {}
+    charged = Book.load(bench.store.catalogue).withdrawn(plan.groups).charged(plan.charges)
+    shards = {unit.removeprefix("shard:") for (unit,) in db.execute("SELECT DISTINCT unit FROM samples")}
+    charged.present(shards).save(db)
+    return {"spending": plan.spending.to_json()}
 
 
 def finish(bench: Bench, number: int) -> Certificate:
@@ -229,7 +242,7 @@ def _draft(bench: Bench, number: int, event: str, manifest: Manifest, **facts: o
         "number": number,
         "time": bench.now().isoformat(),
         "event": event,
-        "guarantee": WITHDRAWN if manifest.missing else EXACT,
+        **stated(bench.store, bench.config, manifest, bench.numerics),
         "model_digest": manifest.model_digest,
         "missing": len(manifest.missing),
         "config": bench.config.digest,
@@ -256,9 +269,8 @@ def _enter(bench: Bench, number: int, state: str) -> None:
         db.execute("UPDATE requests SET state = ? WHERE number = ?", (state, number))
 
 
-def _log(db: object, bench: Bench, event: str, detail: dict) -> None:
-    row = (bench.now().isoformat(), event, json.dumps(detail, sort_keys=True))
-    db.execute("INSERT INTO ledger (time, event, detail) VALUES (?, ?, ?)", row)  # type: ignore[attr-defined]
+def _log(db: sqlite3.Connection, bench: Bench, event: str, detail: dict) -> None:
+    bench.store.catalogue.log(db, event, detail, bench.now())
 
 
 def log(bench: Bench, event: str, detail: dict) -> None:

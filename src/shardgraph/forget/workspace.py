@@ -23,10 +23,11 @@ from shardgraph.forget import execute
 from shardgraph.forget.arrivals import OnBad, arriving
 from shardgraph.forget.certificate import Certificate, certificate_path
 from shardgraph.forget.config import Config
-from shardgraph.forget.intake import admit, aim, fix
+from shardgraph.forget.intake import admit, aim, arriving_shards, fix
 from shardgraph.forget.manifest import Manifest, load_model
 from shardgraph.forget.plan import ForgetPlan, plan
 from shardgraph.forget.portrait import Portrait, portrait
+from shardgraph.forget.private_edges import check_releases, with_budget
 from shardgraph.forget.request import ForgetRequest
 from shardgraph.forget.secrets import Secrets
 from shardgraph.forget.site import Site
@@ -37,6 +38,8 @@ from shardgraph.forget.verify import Verification, verify
 from shardgraph.graph import Topology
 from shardgraph.learn.ensemble import Model
 from shardgraph.learn.executors import best_device
+from shardgraph.learn.private.budget import Budget
+from shardgraph.learn.private.terms import PrivacyTerms
 from shardgraph.learn.recipe import Recipe
 
 
@@ -114,12 +117,29 @@ class Workspace(Site):
             return sum(self.add(part, allow_return=allow_return) for part in parts)
 
     def train(
-        self, topology: Topology | None = None, recipe: Recipe | None = None, *, rebuild: bool = False
+        self,
+        topology: Topology | None = None,
+        recipe: Recipe | None = None,
+        *,
+        privacy: PrivacyTerms | None = None,
+        budget: Budget | None = None,
+        rebuild: bool = False,
     ) -> Manifest:
-        """Place what waits in the inbox and build what is missing; the first time, this fixes the configuration."""
+        """Place what waits in the inbox and build what is missing; the first time, this fixes the configuration.
+
+        `privacy` makes edges private; `budget` changes the budget of private edges, which nothing else can later.
+        """
         with self._writing():
-            self._distrust() if rebuild else self._check_numerics()
-            self._save(fix(self.store, self.config, topology, recipe))
+            if not rebuild:
+                self._check_numerics()
+            if privacy is not None and budget is not None:
+                privacy = replace(privacy, budget=budget)
+            config = with_budget(self.store, fix(self.store, self.config, topology, recipe, privacy), budget)
+            if self.config.trained:
+                check_releases(self.store, config, arriving_shards(self.store, config), rebuild=rebuild)
+            if rebuild:
+                self._distrust()
+            self._save(config)
             aim(self.store, self.config)
             self.store.place(lambda done, of: self._progress("placing", done, of))
             manifest = self._bench().build()

@@ -4,7 +4,7 @@ Pure: every change gives a new value. Whoever keeps it durably writes `to_json` 
 a build before its training starts (a crash must not undercharge), a removal together with its request.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -56,6 +56,13 @@ class Releases:
         builds = {name: builds for name, builds in self.builds if name in wanted}
         parts = (Removal(tuple(g for g in each.groups if g in wanted), each.count) for each in self.removals)
         return _tidy(builds, parts)
+
+    def renamed(self, names: Mapping[str, str], unserved: Collection[str] = ()) -> "Releases":
+        """The same builds under other names; `unserved` groups are served no more, so no removal is charged to them."""
+        builds = {names[group]: builds for group, builds in self.builds}
+        kept = (tuple(g for g in each.groups if g not in unserved) for each in self.removals)
+        removals = zip(kept, self.removals, strict=True)
+        return _tidy(builds, (Removal(tuple(names[g] for g in groups), each.count) for groups, each in removals))
 
     def current(self) -> "Releases":
         """Only the last build of each group: what a reader sees who kept no earlier model."""

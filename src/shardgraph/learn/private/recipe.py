@@ -12,7 +12,8 @@ from shardgraph.learn.private.accounting import Mechanism
 class PrivateRecipe:
     """How adapters learn from their own samples directly and from others privately, in every step.
 
-    noise         the noise multiplier: deviation of the noise in units of `clip`; from `accounting.calibrate`
+    noise         the noise multiplier: deviation of the noise in units of `clip`; from `accounting.calibrate`.
+                  None: not found yet, nothing can be trained
     rate          the probability with which each privately used sample takes part in a step
     steps         of both parts; the learning rates fall along half a cosine over them
     clip          the most that one sample may move a step's sum, over all adapters of the group together
@@ -22,7 +23,7 @@ class PrivateRecipe:
     readers       the most owners within the group that use one sample privately; they share `clip`
     """
 
-    noise: float
+    noise: float | None = None
     rate: float = 0.02
     steps: int = 1000
     clip: float = 1.0
@@ -32,7 +33,7 @@ class PrivateRecipe:
     readers: int = 1
 
     def __post_init__(self) -> None:
-        self.mechanism  # noqa: B018  refuses a wrong noise, rate or number of steps
+        Mechanism(self.rate, 1.0 if self.noise is None else self.noise, self.steps)  # refuses a wrong one
         for name in ("clip", "normaliser", "lr"):
             value = getattr(self, name)
             if not (value > 0 and math.isfinite(value)):
@@ -44,6 +45,8 @@ class PrivateRecipe:
     @property
     def mechanism(self) -> Mechanism:
         """One training of a group with this recipe, as the accountant sees it."""
+        if self.noise is None:
+            raise ConfigError("private training needs a noise multiplier: `accounting.calibrate` finds it")
         return Mechanism(self.rate, self.noise, self.steps)
 
     @property

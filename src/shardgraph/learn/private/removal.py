@@ -28,7 +28,8 @@ def group_alpha(parts: Iterable[Part], beta: float) -> float | None:
     merged = _merge(parts)
     if not merged:
         return 0.0
-    interval = min(1e-2, 1e-3 * (1 + max(k for _, k in merged)))  # losses grow with k, and so may PLD's grid
+    few = max(1.0, 100 / sum(each.steps for each, _ in merged))  # each step rounds up by up to an interval
+    interval = min(1e-2, 1e-3 * (1 + max(k for _, k in merged))) * min(few, 4.0)  # losses grow with k, so may the grid
     if beta < LEAST_BETA or any(_bins(each, k, interval) > MOST_BINS for each, k in merged):
         return None
     return _alpha(merged, beta, interval)

@@ -79,7 +79,7 @@ def private_gradient(
     if len(rows):
         gradients = model.private(parameters, rows)
         total = gradients.weighted(clip_weights(gradients.squared, torch.from_numpy(masks.owner), privacy.owner_clip))
-    noisy = released(total.numpy(), privacy.noise * privacy.clip, noise)
+    noisy = released(total.numpy(), privacy.mechanism.noise_multiplier * privacy.clip, noise)
     return torch.from_numpy(noisy / privacy.normaliser).to(parameters.dtype)
 
 
