@@ -62,6 +62,8 @@ def measure(owners: str, repeat: int, epochs: int = 10) -> dict[str, float | str
         noise=1.0,
         rate=BATCH / private.any(axis=0).sum(),
         steps=steps,
+        lr=0.05,
+        direct_steps=1,
         direct_batch=BATCH if owners == "shard" else max(1, BATCH // CLASSES),
         readers=1 if owners == "shard" else CLASSES,
     )

@@ -88,7 +88,9 @@ def quiet_neighbours() -> Samples:
 
 def attack(adapter: str, rate: float, steps: int, epsilon: float) -> Attack:
     noise = calibrate(rate, steps, epsilon, DELTA)
-    privacy = PrivateRecipe(noise, rate, steps, clip=0.02, normaliser=1.0, lr=1.0, direct_batch=1)
+    privacy = PrivateRecipe(
+        noise, rate, steps, clip=0.02, normaliser=1.0, lr=1.0, direct_batch=1, direct_steps=1, rank=0
+    )
     return Attack(Recipe(loss="bce", adapter=adapter, heads=1, lr=1e-4), privacy, quiet_neighbours())
 
 

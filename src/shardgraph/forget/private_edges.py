@@ -44,7 +44,7 @@ def settled_terms(graph: ShardGraph, sizes: Counter[str], terms: PrivacyTerms | 
 def private_recipe(recipe: Recipe | None) -> Recipe:
     """The recipe, if adapters can be trained privately with it; by default one that they can."""
     if recipe is None:
-        return Recipe(name="default*", loss="bce")
+        return Recipe(name="private", adapter="linear", loss="bce", lr=1e-3)  # few parameters, so little noise
     if recipe.loss != "bce":
         raise ConfigError(
             f"private edges need the loss 'bce', got {recipe.loss!r} (--loss bce): a softmax would tie an adapter to "

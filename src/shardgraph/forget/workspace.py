@@ -11,7 +11,7 @@ from shardgraph.data.catalogue import Catalogue
 from shardgraph.data.files import check_room
 from shardgraph.data.readers.base import Reader
 from shardgraph.data.records import Record
-from shardgraph.data.samples import Samples, concatenate
+from shardgraph.data.samples import TEST, TRAIN, Samples, concatenate
 from shardgraph.errors import (
     ConfigError,
     DamagedFile,
@@ -267,6 +267,10 @@ class Workspace(Site):
     def status(self) -> dict[str, Any]:
         """What is here, what is served and what waits."""
         return status(self._bench())
+
+    def counts(self) -> dict[str, int]:
+        """How many samples there are, by split."""
+        return {split: self.catalogue.count(f"split = '{split}'") for split in (TRAIN, TEST)}
 
     def sources(self) -> dict[str, SourceTerms]:
         """Every source that is here or was described, with what is known about it."""
