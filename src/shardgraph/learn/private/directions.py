@@ -23,10 +23,20 @@ def directions(inputs: Tensor, rank: int) -> Tensor:
     if kept == 0:
         return torch.eye(dim + 1) * (dim + 1) ** -0.5
     mean = features.mean(dim=0)
-    _, spread, axes = torch.linalg.svd(features - mean, full_matrices=False)
-    spread = spread[:kept] * count**-0.5
-    scaled = axes[:kept].T / spread.clamp(min=FLOOR * float(spread[0]) + 1e-12) * kept**-0.5
+    spread, axes = _principal(features - mean, kept)
+    scaled = axes / spread.clamp(min=FLOOR * float(spread[0]) + 1e-12) * kept**-0.5
     return torch.cat([scaled, -(mean @ scaled).unsqueeze(0)])
+
+
+def _principal(centred: Tensor, kept: int) -> tuple[Tensor, Tensor]:
+    """The largest spreads [r] and their unit directions [D, r], by way of the smaller of the two products."""
+    count, dim = centred.shape
+    wide = count < dim
+    product = centred @ centred.T if wide else centred.T @ centred
+    squares, vectors = torch.linalg.eigh(product)
+    lengths, vectors = squares.flip(0)[:kept].clamp(min=0).sqrt(), vectors.flip(1)[:, :kept]
+    axes = centred.T @ vectors / lengths.clamp(min=FLOOR * float(lengths[0]) + 1e-12) if wide else vectors
+    return lengths * count**-0.5, axes
 
 
 def stacked(parts: list[Tensor]) -> Tensor:

@@ -1,7 +1,7 @@
 """Both kinds of adapter, as private training meets them: parameters [k, C, D], own and private samples held apart."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -81,7 +81,8 @@ def learner(
     if recipe.adapter == "linear":
         inputs = [_inputs(part) for part in own]
         ways = stacked([directions(each, rank) for each in inputs]) if rank else None
-        return LinearLearner(targets, inputs, _inputs(private), ways)
+        others = _inputs(private)
+        return LinearLearner(targets, inputs, others, ways, [] if ways is None else [others @ way for way in ways])
     attention = frozen_attention(samples.tokens.shape[1], recipe, seed)
     keys = [inca.project(part, attention) for part in own]
     return IncaLearner(targets, attention, keys, inca.project(private, attention))
@@ -147,6 +148,7 @@ class LinearLearner:
     own_inputs: list[Tensor]
     private_inputs: Tensor
     ways: Tensor | None = None
+    seen: list[Tensor] = field(default_factory=list)  # [n', r] the private samples as each owner sees them there
 
     def start(self, name: str, classes: tuple[str, ...], seed: int) -> Tensor:
         """Small weights, and biases for equally frequent classes: the first steps would learn nothing else."""
@@ -154,13 +156,16 @@ class LinearLearner:
         return torch.nn.functional.pad(weights, (0, 1), value=-math.log(max(1, len(classes) - 1))).unsqueeze(0)
 
     def own(self, parameters: Tensor, rows: list[Tensor]) -> Tensor:
-        found = []
-        for adapters, inputs, hot, each in zip(
-            self.targets.adapters, self.own_inputs, self.targets.own, rows, strict=True
-        ):
-            batch = inputs[each]
-            found.append(_slope(batch @ parameters[0, adapters].T, hot[each]).T @ batch)
+        parts = zip(self.own_inputs, self.targets.own, rows, strict=True)
+        if len(rows) == 1:  # one owner of all adapters: nothing to pick, nothing to place
+            return torch.stack([self._own(parameters[0], *part) for part in parts])
+        mine = [parameters[0, each] for each in self.targets.adapters]
+        found = [self._own(weights, *part) for weights, part in zip(mine, parts, strict=True)]
         return _placed(parameters, self.targets.adapters, found)
+
+    def _own(self, weights: Tensor, inputs: Tensor, hot: Tensor, rows: Tensor) -> Tensor:
+        batch = inputs[rows]
+        return _slope(batch @ weights.T, hot[rows]).T @ batch
 
     def private(self, parameters: Tensor, rows: Tensor) -> SampleGradients:
         batch = self.private_inputs[rows]
@@ -168,7 +173,7 @@ class LinearLearner:
         slope = torch.where(self.targets.used[rows], error, 0.0)
         if self.ways is None:
             return LinearGradients(slope, batch)
-        return OwnedGradients(slope, [batch @ way for way in self.ways], self.targets.adapters)
+        return OwnedGradients(slope, [seen[rows] for seen in self.seen], self.targets.adapters)
 
     @property
     def width(self) -> int:

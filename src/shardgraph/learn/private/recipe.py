@@ -32,12 +32,12 @@ class PrivateRecipe:
 
     noise: float | None = None
     rate: float = 1.0
-    steps: int = 16
+    steps: int = 8
     clip: float = 1.0
     normaliser: float = 32.0
     lr: float | None = None
     direct_batch: int = 32
-    direct_steps: int = 60
+    direct_steps: int = 120
     rank: int = 200
     readers: int = 1
 
