@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from experiments.private import KS, NOISE, SHARDS, figure, held_out, tasks
+from experiments.private import KS, NOISE, SHARDS, figure, show, tasks
 from shardgraph.data.samples import from_arrays
 from shardgraph.learn.private.budget import PAPER, largest_epsilon
 from shardgraph.learn.private.recipe import PrivateRecipe
@@ -25,14 +25,11 @@ def made_up(count: int, seed: int):
 def test_every_model_is_in_the_figure_with_its_seeds():
     rows = figure(made_up(96, 0), made_up(12, 1), NOISES, QUICK, workers=1)
     found = {(row["kind"], row["k"]): row for row in rows}
-    assert set(found) == {("exact", 0), ("own-only", 0), ("sisa", 0), *(("private", k) for k in KS)}
+    assert set(found) == {("exact", 0), ("own-only", 0), ("SISA", 0), *(("private", k) for k in KS)}
     assert all(row["seeds"] == 3 and 0 <= row["adapters"]["mean"] <= 1 for row in rows)
     assert found["exact", 0]["with_prototypes"]["mean"] == 1
-
-
-def test_a_fifth_is_held_out_and_no_sample_is_in_both():
-    train, last = held_out(made_up(200, 0))
-    assert 20 < len(last) < 60 and not set(train.ids) & set(last.ids)
+    shown = show({"data": "nothing real", "noise": json.loads(NOISE.read_text()), "rows": rows})
+    assert len(shown.tables[0].rows) == len(rows) and shown.tables[1].rows[1] == ["2", 12, 13, 14, 15]
 
 
 def test_the_noise_beside_the_experiment_is_that_of_the_recipe():
