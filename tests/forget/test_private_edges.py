@@ -25,7 +25,7 @@ from tests.strategies import LABELS, SOURCES, all_bytes, embed, interrupted, man
 
 ROWS = [*many(24), *many(6, split="test")]
 CLIQUE = BySource(safe=SOURCES)
-QUICK = Recipe(adapter="linear", loss="bce", epochs=2, batch=4, lr=0.05)
+QUICK = Recipe(adapter="linear", loss="bce", epochs=2, batch=4, lr=0.05, expansion=0)
 STEPS = PrivateRecipe(steps=2, direct_batch=2, direct_steps=1, rank=2)
 # RDP answers at this delta, and the formula under this budget: both at once, where PLD would take a second
 TERMS = PrivacyTerms(2.0, 1e-20, PAPER, recipe=STEPS)
@@ -152,6 +152,23 @@ def test_a_neighbours_change_does_not_rebuild_who_uses_it_privately(create):
     workspace.train()
     assert builds(workspace) == {"ann": 2, "bob": 1, "web": 1}
     assert [name for name in SOURCES if model_bytes(workspace, name) == before[name]] == ["bob", "web"]
+
+
+@pytest.mark.parametrize("recipe", [None, Recipe(loss="bce", heads=1, epochs=1, expansion=0)], ids=["default", "inca"])
+def test_the_default_recipe_and_open_inca_adapters_learn_privately(create, recipe):
+    workspace = create(classes=LABELS)
+    workspace.add(embed(ROWS))
+    manifest = workspace.train(MIXED, recipe, privacy=GIVEN)
+    assert len(manifest.groups) == 2 and builds(workspace) == {"web": 1}
+    assert workspace.config.the_recipe().adapter == ("linear" if recipe is None else "inca")
+    assert workspace.forget(of("bob")).privacy["removed"] == 1
+    assert workspace.verify(full=True).ok
+
+
+def test_worker_processes_train_private_groups_too(create):
+    workspace = made(create, workers=2)
+    assert builds(workspace) == dict.fromkeys(SOURCES, 1) and workspace.verify(full=True).ok
+    assert len(workspace.predict(embed(ROWS[:3]))) == 3
 
 
 def test_two_trainings_on_the_same_samples_are_not_alike(create):
