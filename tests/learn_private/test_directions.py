@@ -10,7 +10,7 @@ from torch.func import grad, vmap
 from shardgraph.learn.private.directions import directions, stacked
 from shardgraph.learn.private.learners import learner
 from shardgraph.learn.private.masks import checked_masks
-from shardgraph.learn.private.recipe import BLUR, PrivateRecipe
+from shardgraph.learn.private.recipe import PrivateRecipe
 from shardgraph.learn.private.train import private_gradient, train_private_group
 from shardgraph.learn.recipe import Recipe
 from tests.learn_private.problems import NoNoise, Picks, SeededNoise, make_samples
@@ -93,8 +93,15 @@ def test_owners_with_fewer_directions_are_padded():
     assert stacked([torch.ones(3, 1), torch.ones(3, 2)])[0].tolist() == [[1, 0]] * 3
 
 
+def test_more_noise_makes_shorter_steps():
+    sizes = [replace(PRIVACY, noise=noise).step_size(1.0) for noise in (0.5, 5.0, 50.0, 500.0)]
+    assert sizes == sorted(sizes, reverse=True) and replace(PRIVACY, lr=0.3).step_size(1.0) == 0.3
+    blurs = [replace(PRIVACY, noise=noise).blur for noise in (1e-6, 5 * 3**0.5, 1e6)]
+    assert blurs == pytest.approx([1.0, 0.5, 0.0], abs=1e-4)
+
+
 def test_the_noise_of_all_steps_moves_a_logit_as_much_as_was_set_aside():
-    """Without private samples chosen, what is left is noise: its spread over many adapters is BLUR per unit input."""
+    """Without private samples chosen, what is left is noise: its spread over many adapters is `blur` per unit input."""
     labels = [f"{i:03d}" for i in range(300)]
     samples = make_samples([*labels, "x"], dim=6)
     direct = np.zeros((300, 301), bool)
@@ -106,4 +113,4 @@ def test_the_noise_of_all_steps_moves_a_logit_as_much_as_was_set_aside():
     )
     inputs = torch.nn.functional.layer_norm(torch.from_numpy(samples.features[:300]), (6,))
     logits = inputs @ torch.from_numpy(noisy.first - quiet.first).T + torch.from_numpy(noisy.second - quiet.second)
-    assert float(logits.square().mean().sqrt()) == pytest.approx(BLUR, rel=0.05)
+    assert float(logits.square().mean().sqrt()) == pytest.approx(privacy.blur, rel=0.05)

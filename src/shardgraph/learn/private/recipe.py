@@ -7,7 +7,7 @@ from typing import Any
 from shardgraph.errors import ConfigError
 from shardgraph.learn.private.accounting import Mechanism
 
-BLUR = 0.8
+FAIR = 5.0
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class PrivateRecipe:
     clip          the most that one sample may move a step's sum, over all adapters of the group together
     normaliser    what the noisy sum is divided by
     lr            of the private part (plain SGD, constant); the direct part has the recipe's, along half a cosine.
-                  None: such that the noise of all steps together moves a typical sample's logit by `BLUR`
+                  None: such that the noise of all steps together moves a typical sample's logit by `blur`
     direct_batch  own samples of an owner in a direct step
     direct_steps  direct steps after each noisy sum
     rank          linear adapters learn privately in so many directions, see `directions`; 0: in all of them
@@ -63,7 +63,15 @@ class PrivateRecipe:
         if self.lr is not None:
             return self.lr
         deviation = self.mechanism.noise_multiplier * self.clip * math.sqrt(self.steps)
-        return BLUR * self.normaliser / (deviation * length)
+        return self.blur * self.normaliser / (deviation * length)
+
+    @property
+    def blur(self) -> float:
+        """How much noise a logit may get: 1 where noise is small, and less the more it drowns what there is to learn.
+
+        Some dozens of samples a class pull about as far as `FAIR` clips of noise on one step push.
+        """
+        return 1 / (1 + self.mechanism.noise_multiplier / math.sqrt(self.steps) / FAIR)
 
     @property
     def owner_clip(self) -> float:
