@@ -8,8 +8,9 @@ for it. So no crash undercharges, and repeating a request, which accepts nothing
 import json
 import os
 import sqlite3
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from shardgraph.data.catalogue import Catalogue
@@ -101,21 +102,25 @@ class Book:
 
     def readers(self, shard: str) -> tuple[str, ...]:
         """The groups, those that are gone included, whose builds have used samples of this shard privately."""
-        return tuple(sorted(group for group, shards in self.reads.items() if shard in shards))
+        return self._readers.get(shard, ())
 
-    def cliques(self) -> Iterator[frozenset[str]]:
+    def cliques(self) -> tuple[frozenset[str], ...]:
         """The groups, in sets that share no sample: each set has a guarantee of its own."""
-        found: list[set[str]] = []
+        clique = {group: {group} for group in self.reads}
+        for first, *others in self._readers.values():
+            for other in others:
+                if clique[other] is not clique[first]:
+                    clique[first] |= clique[other]
+                    clique |= dict.fromkeys(clique[other], clique[first])
+        return tuple(frozenset(each) for each in {id(each): each for each in clique.values()}.values())
+
+    @cached_property
+    def _readers(self) -> dict[str, tuple[str, ...]]:
+        found: dict[str, list[str]] = {}
         for group, shards in sorted(self.reads.items()):
-            mine = {group, *(other for shard in shards for other in self.readers(shard))}
-            found, apart = [], found
-            for other in apart:
-                if other & mine:
-                    mine |= other
-                else:
-                    found.append(other)
-            found.append(mine)
-        return (frozenset(each) for each in found)
+            for shard in shards:
+                found.setdefault(shard, []).append(group)
+        return {shard: tuple(groups) for shard, groups in sorted(found.items())}
 
     def to_json(self) -> dict:
         """The book as plain dicts and lists."""
