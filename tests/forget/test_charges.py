@@ -46,9 +46,11 @@ def test_a_book_survives_json_and_keeps_its_releases_when_shards_go(reads, kept)
     assert left.present(kept) == left
 
 
-def test_a_build_has_a_number_of_its_own_and_settles_what_was_charged():
+def test_a_build_has_a_number_of_its_own_and_settles_what_was_charged_when_it_is_done():
     charged = RING.charged([Charge("b", 2, ("a",)), Charge("c", 1, ("b",))])
-    again = charged.begun({"a": ["b", "d"]}, BUILD)
+    begun = charged.begun({"a": ["b", "d"]}, BUILD)
+    assert begun.releases.removed("a") == 2, "the old adapters are still there"
+    again = begun.settled(["a"])
     assert again.releases.removed("a") == 0 and again.releases.removed("b") == 1
     assert again.numbers["a"] != charged.numbers["a"] and again.numbers["b"] == charged.numbers["b"]
     assert again.reads["a"] == ("b", "d") and len(again.releases.mechanisms(["a"])) == 2

@@ -334,6 +334,21 @@ def test_a_training_that_dies_among_its_noisy_sums_was_charged(create, line):
         assert sorted(builds(again).values())[-1] == 2 and again.verify(full=True).ok
 
 
+@pytest.mark.parametrize("line", [2, 60])
+def test_old_adapters_keep_their_charges_until_new_ones_are_there(create, line):
+    workspace = made(create)
+    workspace.forget(of("ann", 2))
+    workspace.add(embed([ROWS[2]._replace(id="new", source="bob")]))
+    old = model_bytes(workspace, "bob")
+    assert interrupted(line, workspace.train, rooms=("learn/private/train.py",))
+    workspace.close()
+    with Workspace(workspace.root, workers=1) as again:
+        assert model_bytes(again, "bob") == old and removed(again)["bob"] == 2 and builds(again)["bob"] == 2
+        again.train()
+        assert model_bytes(again, "bob") != old and removed(again) == {"ann": 0, "bob": 0, "web": 2}
+        assert builds(again)["bob"] == 3
+
+
 @pytest.mark.parametrize("part", range(4))
 def test_an_interrupted_forget_charges_exactly_once(create, part):
     base = made(create)

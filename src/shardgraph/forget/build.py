@@ -99,7 +99,7 @@ def build(
     progress("training", 0, len(tasks))
     with closing(_run(choose, tasks)) as results:  # an interruption ends the workers, too
         for done, result in enumerate(results, start=1):
-            _record(store, result, wanted[result.name].key, outputs[result.name])
+            _record(store, result, wanted[result.name], outputs[result.name])
             progress("training", done, len(tasks))
     build_prototypes(store, config, progress)
     return publish(store, config, wanted, numerics)
@@ -219,9 +219,15 @@ def _run(choose: Choose, tasks: list[GroupTask]) -> Generator[GroupResult, None,
         yield from choose(tasks).run(tasks)
 
 
-def _record(store: Store, result: GroupResult, key: str, output: str) -> None:
-    """Put a trained group in its place; its row follows its file, so a crash between costs one training."""
+def _record(store: Store, result: GroupResult, group: Wanted, output: str) -> None:
+    """Put a trained group in its place; its row follows its file, so a crash between costs one training.
+
+    What was charged to the adapters that it replaces goes with them, and not before.
+    """
     adopt(store.root, Path(output), group_path(store.root, result.name))
-    row = (f"group:{result.name}", key, result.digest, result.samples, result.adapters)
+    row = (f"group:{result.name}", group.key, result.digest, result.samples, result.adapters)
+    book = Book.load(store.catalogue).settled([result.name]) if group.private else None
     with store.catalogue.transaction() as db:
+        if book is not None:
+            book.save(db)
         db.execute("INSERT OR REPLACE INTO built VALUES (?, ?, ?, ?, ?)", row)

@@ -70,7 +70,7 @@ class Book:
         """These groups are about to be trained, and to use the samples of these shards privately."""
         releases = self.releases
         for group in reads:
-            releases = releases.built(group, mechanism)
+            releases = releases.begun(group, mechanism)
         wider = {group: tuple(sorted({*self.reads.get(group, ()), *shards})) for group, shards in reads.items()}
         fresh = {group: os.urandom(16).hex() for group in reads}
         return Book(releases, {**self.reads, **wider}, {**self.numbers, **fresh})
@@ -87,10 +87,9 @@ class Book:
             releases = releases.after_removal(charge.groups, charge.count)
         return replace(self, releases=releases)
 
-    def withdrawn(self, groups: Collection[str]) -> "Book":
-        """The book when these groups are served no more: what was charged to them is settled, their releases stay."""
-        names = {group: group for group, _ in self.releases.builds}
-        return replace(self, releases=self.releases.renamed(names, groups))
+    def settled(self, groups: Collection[str]) -> "Book":
+        """The book when these groups are trained, or served no more: nothing is charged to them; releases stay."""
+        return replace(self, releases=self.releases.settled(groups))
 
     def present(self, shards: Collection[str]) -> "Book":
         """The book without the names of shards that hold nothing any more; what their groups released stays."""
@@ -98,7 +97,8 @@ class Book:
         names |= {g: GONE + os.urandom(16).hex() for g in names if g not in shards and not g.startswith(GONE)}
         reads = {names[g]: tuple(s for s in read if s in shards) for g, read in self.reads.items()}
         numbers = {group: number for group, number in self.numbers.items() if group in shards}
-        return Book(self.releases.renamed(names, {g for g in names if names[g] != g}), reads, numbers)
+        gone = {group for group in names if names[group] != group}
+        return Book(self.releases.settled(gone).renamed(names), reads, numbers)
 
     def readers(self, shard: str) -> tuple[str, ...]:
         """The groups, those that are gone included, whose builds have used samples of this shard privately."""

@@ -112,7 +112,7 @@ def _charge(bench: Bench, db: sqlite3.Connection, plan: ForgetPlan) -> dict:
     """Charge the groups that used the samples privately and stay, in the transaction that accepts the request."""
     if bench.config.privacy is None or plan.spending is None:
         return {}
-    charged = Book.load(bench.store.catalogue).withdrawn(plan.groups).charged(plan.charges)
+    charged = Book.load(bench.store.catalogue).settled(plan.groups).charged(plan.charges)
     shards = {unit.removeprefix("shard:") for (unit,) in db.execute("SELECT DISTINCT unit FROM samples")}
     charged.present(shards).save(db)
     return {"spending": plan.spending.to_json()}
