@@ -8,7 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shardgraph.data.catalogue import Catalogue
+from shardgraph.data.files import scratch_file
 from shardgraph.errors import ConfigError, GraphError, InputError, WorkspaceError
+from shardgraph.forget.build import tasks_for, wanted_groups
 from shardgraph.forget.certificate import Certificate, certificate_path, check_certificate
 from shardgraph.forget.charges import GONE, Book
 from shardgraph.forget.classifier import SafeClassifier
@@ -16,6 +18,7 @@ from shardgraph.forget.manifest import group_path
 from shardgraph.forget.request import ForgetRequest
 from shardgraph.forget.workspace import Workspace
 from shardgraph.graph import Bilevel, BySource, OwnGraph, ShardGraph
+from shardgraph.learn.executors.ray import RayExecutor
 from shardgraph.learn.private.accounting import epsilon
 from shardgraph.learn.private.budget import PAPER, Budget
 from shardgraph.learn.private.recipe import PrivateRecipe
@@ -169,6 +172,15 @@ def test_worker_processes_train_private_groups_too(create):
     workspace = made(create, workers=2)
     assert builds(workspace) == dict.fromkeys(SOURCES, 1) and workspace.verify(full=True).ok
     assert len(workspace.predict(embed(ROWS[:3]))) == 3
+
+
+def test_private_groups_never_go_to_a_cluster(create):
+    """Which may repeat a call that it gave up for lost; there is no cluster here that could be asked."""
+    workspace = made(create)
+    wanted = wanted_groups(workspace.store, workspace.config, workspace.numerics).values()
+    tasks = tasks_for(workspace.store, workspace.config, wanted, lambda: str(scratch_file(workspace.root)))
+    nowhere = RayExecutor(cluster=None, numerics={})
+    assert sorted(result.name for result in nowhere.run(tasks)) == sorted(SOURCES)
 
 
 def test_two_trainings_on_the_same_samples_are_not_alike(create):
