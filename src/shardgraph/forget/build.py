@@ -4,7 +4,7 @@ The key of a group is a digest of all that its training is a function of. A key 
 with its file is built; anything else is work. Like make, with digests instead of timestamps.
 """
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +23,8 @@ from shardgraph.learn.prototypes import Prototypes, total
 PROTOTYPES = "prototypes"  # their row among the built; group rows are prefixed, so no name can collide
 Progress = Callable[[str, int, int], None]
 Choose = Callable[[Sequence[GroupTask]], Executor]
+Labels = Mapping[str, Mapping[str, int]]  # how many samples of each label every file holds
+Digests = Mapping[str, str]  # the digest of every file
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,7 @@ class Wanted:
     others: tuple[str, ...]
     samples: int
     adapters: int
+    private: tuple[str, ...] = ()
 
 
 def graph_over(units: Iterable[str], config: Config) -> ShardGraph:
@@ -42,9 +45,11 @@ def graph_over(units: Iterable[str], config: Config) -> ShardGraph:
     return config.the_topology().graph(u.removeprefix("shard:") for u in units if u.startswith("shard:"))
 
 
-def wanted_groups(store: Store, config: Config, numerics: Numerics) -> dict[str, Wanted]:
-    """Every group that has something to learn, with its key under these numerics."""
-    labels, digests = store.catalogue.unit_labels(), store.catalogue.unit_digests()
+def wanted_groups(
+    store: Store, config: Config, numerics: Numerics, held: tuple[Labels, Digests] | None = None
+) -> dict[str, Wanted]:
+    """Every group that has something to learn, with its key under these numerics; of `held` alone, if that is given."""
+    labels, digests = held or (store.catalogue.unit_labels(), store.catalogue.unit_digests())
     base = digest(config.digest, fingerprint_digest(numerics))
     wanted = {}
     for group in graph_over(labels, config).groups():
@@ -84,7 +89,7 @@ def build(
     tasks = tasks_for(store, config, missing_groups(store, wanted), lambda: str(scratch_file(store.root)))
     outputs = {task.name: task.output for task in tasks}
     progress("training", 0, len(tasks))
-    with closing(_run(choose, tasks)) as results:  # an interruption ends the workers, too
+    with closing(run_tasks(choose, tasks)) as results:  # an interruption ends the workers, too
         for done, result in enumerate(results, start=1):
             _record(store, result, wanted[result.name].key, outputs[result.name])
             progress("training", done, len(tasks))
@@ -183,7 +188,8 @@ def publish(store: Store, config: Config, wanted: dict[str, Wanted], numerics: N
     return manifest
 
 
-def _run(choose: Choose, tasks: list[GroupTask]) -> Generator[GroupResult, None, None]:
+def run_tasks(choose: Choose, tasks: Sequence[GroupTask]) -> Generator[GroupResult, None, None]:
+    """The results of the tasks as they come; no executor is started for none."""
     if tasks:
         yield from choose(tasks).run(tasks)
 

@@ -16,6 +16,8 @@ from shardgraph.forget.build import sum_prototypes, tasks_for, wanted_groups
 from shardgraph.forget.certificate import Certificate, certificate_path, check_certificate
 from shardgraph.forget.execute import Bench, last_certificate
 from shardgraph.forget.manifest import Manifest, load_group, load_prototypes
+from shardgraph.forget.provision import check_provisioned, rebuilt_otherwise
+from shardgraph.forget.rights import rights_by_consumer
 from shardgraph.learn.ensemble import model_digest
 from shardgraph.learn.fingerprint import difference
 
@@ -53,6 +55,9 @@ def verify(bench: Bench, *, full: bool) -> Verification:
         ("samples", _samples),
         ("model", _model),
     ]
+    if bench.store.catalogue.one("SELECT 1 FROM consumers WHERE provision = 1"):
+        looks.append(("rights", _rights))
+        looks += [("rights rebuilt", _rights_rebuilt)] if full else []
     if full:
         looks += [("placement", _placement), ("prototypes rebuilt", _prototypes), ("groups rebuilt", _groups)]
     return Verification(tuple(_look(name, look, bench) for name, look in looks), full)
@@ -107,6 +112,21 @@ def _model(bench: Bench) -> str:
     return f"{len(manifest.groups)} groups, model {found[:16]}"
 
 
+def _rights(bench: Bench) -> str:
+    return f"{check_provisioned(bench.store)} provisioned groups as recorded"
+
+
+def _rights_rebuilt(bench: Bench) -> str:
+    count = 0
+    for right in rights_by_consumer(bench.store.catalogue).values():
+        _same_numerics(bench)
+        found, wrong = rebuilt_otherwise(bench.store, bench.config, bench.numerics, bench.choose, right)
+        if wrong:
+            raise VerificationError(f"{len(wrong)} provisioned groups are not what a right allows: {wrong[:3]}")
+        count += found
+    return f"{count} provisioned groups, equal bytes"
+
+
 def _placement(bench: Bench) -> str:
     config, moved = bench.config, 0
     if not config.trained:
@@ -140,10 +160,7 @@ def _groups(bench: Bench) -> str:
     manifest = Manifest.load(bench.store.root)
     if not manifest.model_digest:
         return "no model yet"
-    if manifest.fingerprint != bench.numerics:
-        raise FingerprintError(
-            f"cannot compare bytes under other numerics: {difference(bench.numerics, manifest.fingerprint)}"
-        )
+    _same_numerics(bench)
     wanted = wanted_groups(bench.store, bench.config, bench.numerics)
     if unwanted := set(manifest.groups) - set(wanted):
         raise VerificationError(f"{len(unwanted)} groups are served that the retained samples do not give")
@@ -159,3 +176,9 @@ def _groups(bench: Bench) -> str:
         raise VerificationError(f"{len(wrong)} groups are not what the retained samples give: {sorted(wrong)[:3]}")
     waiting = f", {len(manifest.missing)} withdrawn" if manifest.missing else ""
     return f"{len(tasks)} groups, equal bytes{waiting}"
+
+
+def _same_numerics(bench: Bench) -> None:
+    built = Manifest.load(bench.store.root).fingerprint
+    if built != bench.numerics:
+        raise FingerprintError(f"cannot compare bytes under other numerics: {difference(bench.numerics, built)}")
