@@ -227,7 +227,7 @@ def test_an_act_interrupted_anywhere_can_be_repeated_and_leaves_nothing_behind(t
         "revoke": lambda w: w.revoke("c"),
         "forget": lambda w: w.forget(ForgetRequest(samples=tuple(gone))),
     }
-    for after, workspace in copies(base.root, fast_path, 5, 61):
+    for after, workspace in copies(base.root, fast_path, 5, 37):
         stopped = interrupted(after, lambda w=workspace: acts[act](w))
         workspace.close()
         with Workspace(workspace.root, workers=1) as again:
@@ -236,7 +236,7 @@ def test_an_act_interrupted_anywhere_can_be_repeated_and_leaves_nothing_behind(t
             if act == "revoke":
                 if again.rights():
                     again.revoke("c")
-                assert not (again.root / "rights").exists()
+                assert list((again.root / "rights").rglob("*")) == []
                 with pytest.raises(UnknownConsumer):
                     again.model_for("c")
             else:
@@ -252,7 +252,7 @@ def test_an_act_interrupted_anywhere_can_be_repeated_and_leaves_nothing_behind(t
 # Any history
 
 
-@settings(max_examples=25)
+@settings(max_examples=100)
 @given(drawn=rows(most=12, least=4), topology=topologies(), recipe=recipes(), data=st.data())
 def test_a_right_with_any_history_equals_a_workspace_with_the_allowed_data_alone(drawn, topology, recipe, data):
     memory = "/dev/shm" if Path("/dev/shm").is_dir() else None

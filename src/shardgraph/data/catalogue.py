@@ -5,10 +5,12 @@ Deleted rows are overwritten (`secure_delete`), and `scrub` empties the write-ah
 told that a sample is gone.
 """
 
+import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 from shardgraph.errors import DamagedFile
@@ -153,6 +155,11 @@ class Catalogue:
         """How many samples satisfy an SQL condition of ours."""
         found = self.one(f"SELECT count(*) FROM samples WHERE {condition}")
         return found[0] if found else 0
+
+    def log(self, db: sqlite3.Connection, event: str, detail: dict, time: datetime | None = None) -> None:
+        """Add an event to the ledger, within a transaction; its detail names no sample."""
+        row = ((time or datetime.now(UTC)).isoformat(), event, json.dumps(detail, sort_keys=True))
+        db.execute("INSERT INTO ledger (time, event, detail) VALUES (?, ?, ?)", row)
 
     def scrub(self) -> None:
         """Empty the write-ahead log, so that nothing deleted is left in it."""

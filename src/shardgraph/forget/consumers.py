@@ -80,13 +80,12 @@ class Consumers(Site):
     def _change(self, right: Right, event: str) -> Right:
         """Make this the right of its consumer, and drop what was provisioned for another."""
         lacking = self._menu(right).lacking if self.config.trained else {}
-        sizes = {"sources": len(right.sources), "shards": len(right.shards)}
+        detail = {"consumer": self.secrets.mark("consumer", right.consumer)}
         with self.catalogue.transaction() as db:
             write_right(db, right)
             keep_only(db, right.consumer, lacking)
+            self.catalogue.log(db, event, detail | {"sources": len(right.sources), "shards": len(right.shards)})
         destroy_strays(self.store)
-        mark = self.secrets.mark("consumer", right.consumer)
-        execute.log(self._bench(), event, {"consumer": mark} | sizes)
         self.catalogue.scrub()
         return right
 

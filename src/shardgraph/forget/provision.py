@@ -158,15 +158,16 @@ def that_saw(catalogue: Catalogue, units: Iterable[str]) -> list[tuple[str, str]
 
 
 def strays(store: Store) -> list[Path]:
-    """Files of provisioned groups that no row speaks of: their act was interrupted, or is under way."""
+    """Files of provisioned groups that no row speaks of, and empty folders: an act on them was interrupted."""
     known = {group.path(store.root) for group in provisioned_groups(store.catalogue)}
-    return sorted(set((store.root / FOLDER).glob("*/*")) - known)
+    empty = {folder for folder in (store.root / FOLDER).glob("*") if not any(folder.iterdir())}
+    return sorted((set((store.root / FOLDER).glob("*/*")) - known) | empty)
 
 
 def destroy_strays(store: Store) -> None:
     """Overwrite and unlink what no row speaks of, and the folders that are empty then."""
     for path in strays(store):
-        destroy_with_folder(path)
+        path.rmdir() if path.is_dir() else destroy_with_folder(path)
     with suppress(OSError):
         (store.root / FOLDER).rmdir()
 

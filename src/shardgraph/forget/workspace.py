@@ -143,12 +143,12 @@ class Workspace(Consumers):
     def predict(self, samples: Samples, consumer: str | None = None) -> list[str]:
         """The predicted class of every sample; by a consumer's model, if one is named."""
         self._check_dims(samples)
-        return (self.model() if consumer is None else self.model_for(consumer)).predict(samples)
+        return self._answering(consumer).predict(samples)
 
-    def scores(self, samples: Samples) -> np.ndarray:
-        """SAFE(z) for every sample and class [n, K], in the order of `model().classes`."""
+    def scores(self, samples: Samples, consumer: str | None = None) -> np.ndarray:
+        """SAFE(z) for every sample and class [n, K], in the order of the classes of `model()`, or of `model_for`."""
         self._check_dims(samples)
-        return self.model().scores(samples)
+        return self._answering(consumer).scores(samples)
 
     def held_out(self) -> Samples | None:
         """The samples whose split is test."""
@@ -264,6 +264,9 @@ class Workspace(Consumers):
         return portrait(self.store, self.config, Manifest.load(self.root))
 
     # Inside
+
+    def _answering(self, consumer: str | None) -> Model:
+        return self.model() if consumer is None else self.model_for(consumer)
 
     def _check_inputs(self, orders: ForgetPlan, instant: bool) -> None:
         """Raise before anything changes if the disk has no room, or a file that will be read is damaged."""
