@@ -2,12 +2,17 @@
 
 import numpy as np
 import pytest
+import torch
 
 from shardgraph.errors import InputError, NothingToServe, UnknownConsumer, WorkspaceError
+from shardgraph.forget import execute
 from shardgraph.forget.request import ForgetRequest
 from shardgraph.forget.rights import Right
 from shardgraph.forget.workspace import Workspace
 from shardgraph.graph import Bilevel, BySource, BySourceBilevel, OwnGraph, ShardGraph
+from shardgraph.learn.ensemble import Model
+from shardgraph.learn.prototypes import total
+from shardgraph.learn.recipe import Recipe
 from tests.strategies import LABELS, QUICK, SOURCES, Row, embed, many
 
 ROWS = [*many(24), *many(6, split="test")]
@@ -68,8 +73,6 @@ def test_a_mixed_shard_gives_its_adapters_only_if_all_of_it_is_allowed(trained):
     assert model.voices is None, "prototypes alone answer"
     sums = alone.model()
     unit = embed(ROWS).features / np.linalg.norm(embed(ROWS).features, axis=1, keepdims=True)
-    import torch
-
     assert torch.equal(model.similarity(torch.from_numpy(unit)), sums.similarity(torch.from_numpy(unit)))
 
 
@@ -81,7 +84,7 @@ def test_a_shard_is_allowed_by_its_name(trained):
     assert (right.sources, right.shards, right.provision) == ((), ("c1-f0",), False)
 
 
-def test_classes_and_weight_are_those_of_the_allowed_samples(trained):
+def test_classes_are_those_of_the_allowed_samples(trained):
     rows = [
         *many(12, labels=("ant", "bee"), sources=("ann",)),
         *(row._replace(id=f"b{row.id}") for row in many(8, sources=("bob",))),
@@ -215,11 +218,44 @@ def test_a_right_whose_data_is_all_forgotten_serves_nothing_and_names_nobody(tra
     assert workspace.rights()["c"] == Right("c") and workspace.rights()["d"] == Right("d", ("bob",))
 
 
+def test_from_the_moment_a_forget_is_accepted_no_right_is_served_what_saw_the_sample(trained):
+    """Accepted in one process and not carried out yet; bob's right alone covers what is left of the shard."""
+    workspace = trained(Bilevel(1, 1))
+    workspace.grant("c", sources=["bob"])
+    workspace.grant("d", sources=SOURCES)
+    assert set(groups_of(workspace, "d")) == {"c0-f0"}
+    orders = workspace.plan(ForgetRequest(sources=("ann", "web")))
+    execute.accept(workspace._bench(), orders, instant=False)
+    with Workspace(workspace.root, workers=1) as reader:
+        sums = total([embed(of("bob", rows=many(24)))], second_order=True)
+        for name in ("c", "d"):
+            assert groups_of(reader, name) == {}
+            only = Model.assemble({}, sums, QUICK, workspace.config.seed)
+            assert reader.model_for(name).digest == only.digest
+
+
+@pytest.mark.parametrize("provisioned", [False, True])
+def test_a_sample_that_waits_to_be_forgotten_is_not_used(trained, provisioned):
+    workspace = trained(RING)
+    workspace.grant("c", sources=["ann", "bob"])
+    if provisioned:
+        workspace.provision("c")
+    before, waiting = workspace.model_for("c").digest, of("bob")[0].id
+    with workspace.catalogue.transaction() as db:
+        db.execute("INSERT INTO withheld VALUES (?, 1)", (waiting,))
+    sums = total([embed([row for row in of("ann", "bob", rows=many(24)) if row.id != waiting])], second_order=True)
+    assert groups_of(workspace, "c") == {}
+    assert workspace.model_for("c").digest == Model.assemble({}, sums, QUICK, workspace.config.seed).digest
+    with workspace.catalogue.transaction() as db:
+        db.execute("DELETE FROM withheld")
+    assert workspace.model_for("c").digest == before, "the request was cancelled"
+
+
 # One pass for many
 
 
 @pytest.mark.parametrize(
-    "recipe", [QUICK, QUICK.__class__(adapter="linear", epochs=2, batch=4, method="safe")], ids=["inca", "linear"]
+    "recipe", [QUICK, Recipe(adapter="linear", epochs=2, batch=4, method="safe")], ids=["inca", "linear"]
 )
 def test_one_forward_pass_serves_many_rights(trained, recipe):
     workspace = trained(BySource(), recipe=recipe)

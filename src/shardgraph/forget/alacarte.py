@@ -5,7 +5,7 @@ and mixing weight of the allowed samples, and a digest of its own. It is a funct
 as they are now: nothing of it is kept on disk but what was provisioned.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +16,7 @@ from shardgraph.errors import NothingToServe, WorkspaceError
 from shardgraph.forget.config import Config
 from shardgraph.forget.manifest import Manifest, load_group
 from shardgraph.forget.provision import Provisioned, allowed_samples, provisioned_groups
-from shardgraph.forget.reach import allowed_ids, menu
+from shardgraph.forget.reach import Menu, allowed_ids, menu
 from shardgraph.forget.rights import Right, right_of
 from shardgraph.learn.adapters import Adapters
 from shardgraph.learn.ensemble import Model
@@ -76,8 +76,10 @@ def serve(store: Store, config: Config, stamp: Stamp, device: str) -> Serving:
         raise WorkspaceError(f"{store.root} has no model yet; run: shardgraph train {store.root}")
     with store.catalogue.reading():
         held_back = _held_back(store)
-        groups, own, settled = _clean(store, config, manifest, stamp, set(held_back))
-        ids = _ids(store, right, held_back)
+        found = menu(store, config, manifest.fingerprint, right)
+        groups, own = _clean(store, manifest, found, stamp.provisioned, set(held_back))
+        ids = _ids(store, right, found, held_back)
+        settled = _settled(store, manifest)
     if not ids:
         raise NothingToServe(
             f"the right of {right.consumer!r} covers no training sample: nothing is left to serve; grant it more",
@@ -91,33 +93,36 @@ def serve(store: Store, config: Config, stamp: Stamp, device: str) -> Serving:
 
 
 def _clean(
-    store: Store, config: Config, manifest: Manifest, stamp: Stamp, held_back: set[str]
-) -> tuple[dict[str, str], list[Provisioned], bool]:
-    """Groups of the workspace that the right keeps, groups provisioned for it, and whether all is as published.
+    store: Store, manifest: Manifest, found: Menu, provisioned: Iterable[Provisioned], held_back: set[str]
+) -> tuple[dict[str, str], list[Provisioned]]:
+    """Groups of the workspace that a right keeps, by name and digest, and groups that are provisioned for it.
 
     A group is served if it is built as wanted of what is retained now, if the manifest names it (or a row of this
     right), and if no file that it learned from holds a sample that waits to be forgotten.
     """
-    found = menu(store, config, manifest.fingerprint, stamp.right)
-    rows = store.catalogue.all("SELECT name, key, digest FROM built")
-    built = {name.removeprefix("group:"): (key, value) for name, key, value in rows if name.startswith("group:")}
+    built = {name: (key, value) for name, key, value in store.catalogue.all("SELECT name, key, digest FROM built")}
     kept = {
         name: manifest.groups[name]
         for name, group in found.kept.items()
         if name in manifest.groups
-        and built.get(name) == (group.key, manifest.groups[name])
+        and built.get(f"group:{name}") == (group.key, manifest.groups[name])
         and not held_back.intersection((*group.members, *group.others, *group.private))
     }
     own = [
         group
-        for group in stamp.provisioned
+        for group in provisioned
         if group.name in found.lacking
         and found.lacking[group.name].key == group.key
         and not held_back.intersection(group.units)
     ]
-    published = all(built.get(name, ("", ""))[1] == value for name, value in manifest.groups.items())
-    moving = store.catalogue.one("SELECT 1 FROM units WHERE dirty = 1")
-    return kept, own, published and not moving
+    return kept, own
+
+
+def _settled(store: Store, manifest: Manifest) -> bool:
+    """Whether no file of samples is being moved, and all that the manifest names is built."""
+    built = dict(store.catalogue.all("SELECT name, digest FROM built"))
+    published = all(built.get(f"group:{name}") == value for name, value in manifest.groups.items())
+    return published and not store.catalogue.one("SELECT 1 FROM units WHERE dirty = 1")
 
 
 def _held_back(store: Store) -> dict[str, set[str]]:
@@ -128,11 +133,11 @@ def _held_back(store: Store) -> dict[str, set[str]]:
     return found
 
 
-def _ids(store: Store, right: Right, held_back: Mapping[str, set[str]]) -> dict[str, set[str]]:
+def _ids(store: Store, right: Right, found: Menu, held_back: Mapping[str, set[str]]) -> dict[str, set[str]]:
     """The samples that may be used, by file."""
-    units = [unit for unit in sorted(store.catalogue.unit_digests()) if unit.startswith("shard:")]
-    found = {unit: allowed_ids(store.catalogue, right, unit) - held_back.get(unit, set()) for unit in units}
-    return {unit: ids for unit, ids in found.items() if ids}
+    units = {unit: allowed_ids(store.catalogue, right, unit) for unit in sorted(found.view.labels)}
+    left = {unit: ids - held_back.get(unit, set()) for unit, ids in units.items()}
+    return {unit: ids for unit, ids in left.items() if ids}
 
 
 def _parts(store: Store, ids: Mapping[str, set[str]]) -> Iterator[Samples]:
