@@ -144,18 +144,49 @@ def test_a_revoked_right_keeps_no_file_and_no_row(trained, fast_path):
     assert workspace.model_for("c").digest == before
 
 
-def test_a_smaller_right_serves_nothing_that_saw_more(trained):
+@pytest.mark.parametrize("topology", [ACROSS, Bilevel(2, 1)], ids=["cliques", "mixed shards"])
+def test_a_smaller_right_serves_nothing_that_saw_more(trained, topology):
+    workspace = trained(topology)
+    workspace.grant("c", sources=["ann", "bob"])
+    workspace.provision("c")
+    saw_both = {group.key for group in provisioned_groups(workspace.catalogue)}
+    assert len(saw_both) == 2
+    workspace.revoke("c", sources=["bob"])
+    assert provisioned_groups(workspace.catalogue) == [] and provisioned_files(workspace.root) == []
+    assert workspace.model_for("c").voices is None, "prototypes answer until it is provisioned again"
+    assert workspace.rights()["c"].provision and workspace.reach("c").lacking == 2
+    workspace.provision("c")
+    assert workspace.model_for("c").digest == trained(topology, of("ann"), "alone").model().digest
+
+
+def test_a_wider_right_drops_what_learned_from_less(trained):
+    workspace = trained(ACROSS)
+    workspace.grant("c", sources=["ann"])
+    workspace.provision("c")
+    workspace.grant("c", sources=["bob"])
+    assert provisioned_groups(workspace.catalogue) == []
+    workspace.provision("c")
+    assert workspace.model_for("c").digest == trained(ACROSS, of("ann", "bob"), "alone").model().digest
+
+
+def test_a_training_that_was_interrupted_serves_no_stale_group(trained):
+    """New samples lie in their shards, and the groups have not learned from them yet."""
     workspace = trained(ACROSS)
     workspace.grant("c", sources=["ann", "bob"])
     workspace.provision("c")
-    saw_both = [group for group in provisioned_groups(workspace.catalogue) if len(group.units) > 1]
-    assert saw_both
-    workspace.revoke("c", sources=["bob"])
-    left = provisioned_groups(workspace.catalogue)
-    assert not {group.key for group in saw_both} & {group.key for group in left}
-    assert len(provisioned_files(workspace.root)) == len(left)
-    workspace.provision("c")
-    assert workspace.model_for("c").digest == trained(ACROSS, of("ann"), "alone").model().digest
+    workspace.add(embed([Row(f"late {i}", LABELS[i % 4], "ann") for i in range(8)]))
+    workspace.close()
+
+    def stop(what, done, of):
+        if what == "placing" and done == of:
+            raise KeyboardInterrupt
+
+    with Workspace(workspace.root, workers=1, progress=stop) as stopped, pytest.raises(KeyboardInterrupt):
+        stopped.train()
+    with Workspace(workspace.root, workers=1) as again:
+        assert again.model_for("c").voices is None
+        again.train()
+        assert len(again._serving("c").adapters) == 2
 
 
 def test_rights_with_groups_of_one_name_answer_side_by_side(trained):
