@@ -46,6 +46,9 @@ CREATE TABLE IF NOT EXISTS sources ( -- what is known about who gave the data
   name TEXT PRIMARY KEY, owner TEXT NOT NULL, terms TEXT NOT NULL,
   rate REAL                          -- the share of its samples expected to be asked back in a year
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS ledger (
+  number INTEGER PRIMARY KEY AUTOINCREMENT, time TEXT NOT NULL, event TEXT NOT NULL, detail TEXT NOT NULL
+);
 CREATE TABLE IF NOT EXISTS withheld ( -- samples whose adapters are out of service while their request waits
   id TEXT NOT NULL, entry INTEGER NOT NULL, PRIMARY KEY (id, entry)
 ) WITHOUT ROWID;
@@ -62,9 +65,6 @@ CREATE TABLE IF NOT EXISTS provisioned ( -- adapters of groups that learned from
   units TEXT NOT NULL,               -- the files that they learned from, as a JSON list
   PRIMARY KEY (consumer, name)
 ) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS ledger (
-  number INTEGER PRIMARY KEY AUTOINCREMENT, time TEXT NOT NULL, event TEXT NOT NULL, detail TEXT NOT NULL
-);
 """
 
 

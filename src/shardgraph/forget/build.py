@@ -23,8 +23,6 @@ from shardgraph.learn.prototypes import Prototypes, total
 PROTOTYPES = "prototypes"  # their row among the built; group rows are prefixed, so no name can collide
 Progress = Callable[[str, int, int], None]
 Choose = Callable[[Sequence[GroupTask]], Executor]
-Labels = Mapping[str, Mapping[str, int]]  # how many samples of each label every file holds
-Digests = Mapping[str, str]  # the digest of every file
 
 
 @dataclass(frozen=True)
@@ -46,9 +44,15 @@ def graph_over(units: Iterable[str], config: Config) -> ShardGraph:
 
 
 def wanted_groups(
-    store: Store, config: Config, numerics: Numerics, held: tuple[Labels, Digests] | None = None
+    store: Store,
+    config: Config,
+    numerics: Numerics,
+    held: tuple[Mapping[str, Mapping[str, int]], Mapping[str, str]] | None = None,
 ) -> dict[str, Wanted]:
-    """Every group that has something to learn, with its key under these numerics; of `held` alone, if that is given."""
+    """Every group that has something to learn, with its key under these numerics.
+
+    With `held`, the labels and digests of some files, as if there were nothing else.
+    """
     labels, digests = held or (store.catalogue.unit_labels(), store.catalogue.unit_digests())
     base = digest(config.digest, fingerprint_digest(numerics))
     wanted = {}

@@ -1,11 +1,14 @@
 """What a workspace does for its consumers: rights, their models, and groups that are provisioned for them."""
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
 
 from shardgraph.data.samples import Samples
 from shardgraph.errors import DamagedFile, InputError, WorkspaceBusy
 from shardgraph.forget import execute
 from shardgraph.forget.alacarte import Answer, Serving, serve, stamp_of
+from shardgraph.forget.certificate import Certificate
 from shardgraph.forget.config import Config
 from shardgraph.forget.manifest import Manifest
 from shardgraph.forget.provision import destroy_strays, keep_only, provision, provisioned_groups
@@ -19,6 +22,11 @@ from shardgraph.learn.executors import best_device
 
 class Consumers(Site):
     """A site with consumers: each has a right over sources and shards, and a model of that part alone."""
+
+    def __init__(self, path: str | Path, **options: Any) -> None:
+        super().__init__(path, **options)
+        self._servings: dict[str, Serving] = {}
+        self._choir: Choir | None = None
 
     def rights(self) -> dict[str, Right]:
         """Every consumer's right, by name."""
@@ -76,6 +84,22 @@ class Consumers(Site):
             name: Answer(serving.model.classes, scores[name], serving.model.digest)
             for name, serving in servings.items()
         }
+
+    def _drop_servings(self) -> None:
+        """Give up the models in memory: they may have seen what is leaving."""
+        self._servings.clear()
+        self._choir = None
+
+    def _recover(self) -> list[Certificate]:
+        destroy_strays(self.store)
+        if execute.under_way(self._bench()):
+            self._drop_servings()
+        return super()._recover()
+
+    def _distrust(self) -> None:
+        super()._distrust()
+        with self.catalogue.transaction() as db:
+            db.execute("UPDATE provisioned SET key = ''")
 
     def _change(self, right: Right, event: str) -> Right:
         """Make this the right of its consumer, and drop what was provisioned for another."""

@@ -107,7 +107,7 @@ def accept(bench: Bench, plan: ForgetPlan, instant: bool) -> int:
         db.executemany("UPDATE units SET dirty = 1 WHERE name = ?", sorted({(row.unit,) for row in plan.rows}))
         db.executemany("DELETE FROM built WHERE name = ?", [(f"group:{name}",) for name in plan.groups])
         db.executemany("DELETE FROM provisioned WHERE consumer = ? AND name = ?", provisioned)
-        forget_rights(db, plan.request.sources, sorted({row.unit for row in plan.rows}))
+        forget_rights(db, plan.rows)
         _log(db, bench, "accepted", {"request": number, "samples": len(plan.rows)} | _counted(len(provisioned)))
     return number
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from shardgraph.data.catalogue import Catalogue
+from shardgraph.data.catalogue import Catalogue, Row
 from shardgraph.data.store import shard_unit
 from shardgraph.errors import InputError, UnknownConsumer, some
 
@@ -105,12 +105,13 @@ def write_right(db: sqlite3.Connection, right: Right) -> None:
     db.executemany("INSERT INTO rights VALUES (?, ?, ?)", rows)
 
 
-def forget_rights(db: sqlite3.Connection, sources: Iterable[str], units: Iterable[str]) -> None:
-    """Within a forget: drop what rights say of sources that were asked for and of shards, where no sample is left."""
+def forget_rights(db: sqlite3.Connection, rows: Iterable[Row]) -> None:
+    """Within a forget: drop what rights say of sources and shards that lose their last sample with these."""
     named = "DELETE FROM rights WHERE kind = ? AND name = ? AND NOT EXISTS (SELECT 1 FROM samples WHERE {} = ?)"
-    db.executemany(named.format("source"), [(SOURCE, name, name) for name in sources])
-    shards = [unit for unit in units if unit.startswith("shard:")]
-    db.executemany(named.format("unit"), [(SHARD, unit.removeprefix("shard:"), unit) for unit in shards])
+    rows = list(rows)
+    db.executemany(named.format("source"), sorted({(SOURCE, row.source, row.source) for row in rows}))
+    shards = {(SHARD, row.unit.removeprefix("shard:"), row.unit) for row in rows if row.unit.startswith("shard:")}
+    db.executemany(named.format("unit"), sorted(shards))
 
 
 def _sources(catalogue: Catalogue) -> set[str]:

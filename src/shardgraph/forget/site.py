@@ -11,13 +11,10 @@ from shardgraph.data.lock import WriteLock
 from shardgraph.data.store import Store
 from shardgraph.errors import DamagedFile, FingerprintError
 from shardgraph.forget import execute
-from shardgraph.forget.alacarte import Serving
 from shardgraph.forget.certificate import Certificate
 from shardgraph.forget.config import Config
 from shardgraph.forget.manifest import Manifest
-from shardgraph.forget.provision import destroy_strays
 from shardgraph.forget.secrets import Secrets
-from shardgraph.learn.choir import Choir
 from shardgraph.learn.ensemble import Model
 from shardgraph.learn.executors import best_device, choose_executor, on_gpu
 from shardgraph.learn.fingerprint import Numerics, difference, fingerprint
@@ -48,8 +45,6 @@ class Site:
         self._gpu_memory = gpu_memory
         self._progress = progress or (lambda what, done, of: None)
         self._model: Model | None = None
-        self._servings: dict[str, Serving] = {}  # models of consumers
-        self._choir: Choir | None = None
 
     @property
     def device(self) -> str:
@@ -84,16 +79,7 @@ class Site:
         else:
             self.store.drop_empty_inbox()
         self._model = None
-        destroy_strays(self.store)
-        pending = execute.under_way(self._bench())
-        if pending:
-            self._drop_servings()
-        return [execute.finish(self._bench(), number) for number in pending]
-
-    def _drop_servings(self) -> None:
-        """Give up the consumers' models in memory: they may have seen what is leaving."""
-        self._servings.clear()
-        self._choir = None
+        return [execute.finish(self._bench(), number) for number in execute.under_way(self._bench())]
 
     def _bench(self) -> execute.Bench:
         return execute.Bench(self.store, self.config, self.secrets, self.numerics, self._choose, self._progress)
@@ -116,7 +102,6 @@ class Site:
         """Make every group and the prototypes work to do."""
         with self.catalogue.transaction() as db:
             db.execute("UPDATE built SET key = ''")
-            db.execute("UPDATE provisioned SET key = ''")
 
     def _check_numerics(self) -> None:
         built = Manifest.load(self.root).fingerprint
