@@ -10,6 +10,7 @@ from shardgraph.forget.request import ForgetRequest
 from shardgraph.forget.rights import Right
 from shardgraph.forget.workspace import Workspace
 from shardgraph.graph import Bilevel, BySource, BySourceBilevel, OwnGraph, ShardGraph
+from shardgraph.learn import prototypes
 from shardgraph.learn.ensemble import Model
 from shardgraph.learn.prototypes import total
 from shardgraph.learn.recipe import Recipe
@@ -69,11 +70,10 @@ def test_a_mixed_shard_gives_its_adapters_only_if_all_of_it_is_allowed(trained):
     workspace = trained(Bilevel(2, 1))
     workspace.grant("c", sources=["ann", "bob"])
     assert groups_of(workspace, "c") == {}
-    model, alone = workspace.model_for("c"), trained(Bilevel(2, 1), of("ann", "bob"), "alone")
+    model, alone = workspace.model_for("c"), trained(Bilevel(2, 1), of("ann", "bob"), "alone").model()
     assert model.voices is None, "prototypes alone answer"
-    sums = alone.model()
-    unit = embed(ROWS).features / np.linalg.norm(embed(ROWS).features, axis=1, keepdims=True)
-    assert torch.equal(model.similarity(torch.from_numpy(unit)), sums.similarity(torch.from_numpy(unit)))
+    samples = embed(ROWS)
+    assert torch.equal(model.similarity(samples), alone.similarity(samples))
 
 
 def test_a_shard_is_allowed_by_its_name(trained):
@@ -227,7 +227,7 @@ def test_from_the_moment_a_forget_is_accepted_no_right_is_served_what_saw_the_sa
     orders = workspace.plan(ForgetRequest(sources=("ann", "web")))
     execute.accept(workspace._bench(), orders, instant=False)
     with Workspace(workspace.root, workers=1) as reader:
-        sums = total([embed(of("bob", rows=many(24)))], second_order=True)
+        sums = total([embed(of("bob", rows=many(24)))], second_order=True, expansion=QUICK.expansion)
         for name in ("c", "d"):
             assert groups_of(reader, name) == {}
             only = Model.assemble({}, sums, QUICK, workspace.config.seed)
@@ -243,12 +243,66 @@ def test_a_sample_that_waits_to_be_forgotten_is_not_used(trained, provisioned):
     before, waiting = workspace.model_for("c").digest, of("bob")[0].id
     with workspace.catalogue.transaction() as db:
         db.execute("INSERT INTO withheld VALUES (?, 1)", (waiting,))
-    sums = total([embed([row for row in of("ann", "bob", rows=many(24)) if row.id != waiting])], second_order=True)
+    sums = total(
+        [embed([row for row in of("ann", "bob", rows=many(24)) if row.id != waiting])],
+        second_order=True,
+        expansion=QUICK.expansion,
+    )
     assert groups_of(workspace, "c") == {}
     assert workspace.model_for("c").digest == Model.assemble({}, sums, QUICK, workspace.config.seed).digest
     with workspace.catalogue.transaction() as db:
         db.execute("DELETE FROM withheld")
     assert workspace.model_for("c").digest == before, "the request was cancelled"
+
+
+def test_sums_that_were_changed_equal_sums_made_anew(trained, monkeypatch):
+    """Through grants, revocations, waiting samples, forgets and a return with other contents, in one process."""
+    described, was = [], prototypes.describe
+    monkeypatch.setattr(prototypes, "describe", lambda s, e: described.append(len(s)) or was(s, e))
+    workspace = trained(BySourceBilevel(2, 1))
+
+    def check(most):
+        """The sums in memory, which cost so many samples at most, are those of a process that starts anew."""
+        del described[:]
+        kept = workspace._serving("c").sums.prototypes
+        assert sum(described) <= most
+        with Workspace(workspace.root, workers=1) as other:
+            assert other._serving("c").sums.prototypes.to_bytes() == kept.to_bytes()
+
+    workspace.grant("c", sources=["ann", "bob"])
+    check(16)
+    workspace.grant("c", sources=["web"])
+    check(8)
+    workspace.revoke("c", sources=["ann"])
+    check(8)
+    gone = of("bob", rows=many(24))[0]
+    with workspace.catalogue.transaction() as db:
+        db.execute("INSERT INTO withheld VALUES (?, 1)", (gone.id,))
+    check(1)
+    with Workspace(workspace.root, workers=1) as other:
+        other.forget(ForgetRequest(samples=(gone.id,)))
+    check(0)
+    with Workspace(workspace.root, workers=1) as other:
+        other.forget(ForgetRequest(samples=(of("web", rows=many(24))[0].id,)))
+    check(14)  # erased before this process looked: made anew
+    with workspace.catalogue.transaction() as db:
+        db.execute("DELETE FROM withheld")
+    with Workspace(workspace.root, workers=1) as other:
+        other.add(embed([gone._replace(version=9)]), allow_return=True)
+        other.train()
+    check(1)
+
+
+def test_a_sample_that_came_back_with_other_contents_is_counted_as_it_is(trained):
+    workspace = trained(BySource())
+    workspace.grant("c", sources=["ann"])
+    before, row = workspace.model_for("c").digest, of("ann", rows=many(24))[0]
+    with Workspace(workspace.root, workers=1) as other:
+        other.forget(ForgetRequest(samples=(row.id,)))
+        other.add(embed([row._replace(version=9)]), allow_return=True)
+        other.train()
+        expected = other.model_for("c").digest
+    assert workspace.model_for("c").digest == expected != before
 
 
 # One pass for many

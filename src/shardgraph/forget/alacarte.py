@@ -5,22 +5,21 @@ and mixing weight of the allowed samples, and a digest of its own. It is a funct
 as they are now: nothing of it is kept on disk but what was provisioned.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from shardgraph.data.samples import Samples
 from shardgraph.data.store import Store
 from shardgraph.errors import NothingToServe, WorkspaceError
 from shardgraph.forget.config import Config
 from shardgraph.forget.manifest import Manifest, load_group
-from shardgraph.forget.provision import Provisioned, allowed_samples, provisioned_groups
+from shardgraph.forget.provision import Provisioned, provisioned_groups
 from shardgraph.forget.reach import Menu, allowed_ids, menu
 from shardgraph.forget.rights import Right, right_of
+from shardgraph.forget.tally import Tally, tally
 from shardgraph.learn.adapters import Adapters
 from shardgraph.learn.ensemble import Model
-from shardgraph.learn.prototypes import total
 
 
 @dataclass(frozen=True)
@@ -41,6 +40,7 @@ class Serving:
     stamp: Stamp
     model: Model
     adapters: Mapping[str, Adapters]
+    sums: Tally
     settled: bool  # whether no file was being moved: what may be kept until the stamp changes
 
 
@@ -69,8 +69,8 @@ def stamp_of(store: Store, consumer: str) -> Stamp:
     return Stamp(right, Manifest.load(store.root).model_digest, provisioned, (last and last[0]) or 0, entries)
 
 
-def serve(store: Store, config: Config, stamp: Stamp, device: str) -> Serving:
-    """The model of a right, whole in memory."""
+def serve(store: Store, config: Config, stamp: Stamp, device: str, before: Tally | None = None) -> Serving:
+    """The model of a right, whole in memory; the sums from those before, where that saves work."""
     right, manifest = stamp.right, Manifest.load(store.root)
     if not manifest.model_digest:
         raise WorkspaceError(f"{store.root} has no model yet; run: shardgraph train {store.root}")
@@ -88,8 +88,9 @@ def serve(store: Store, config: Config, stamp: Stamp, device: str) -> Serving:
     adapters = {name: load_group(store.root, name, value) for name, value in groups.items()}
     adapters |= {group.name: group.load(store.root) for group in own}
     recipe = config.the_recipe()
-    prototypes = total(_parts(store, ids), second_order=recipe.second_order)
-    return Serving(stamp, Model.assemble(adapters, prototypes, recipe, config.seed, device), adapters, settled)
+    sums = tally(store, ids, recipe, before)
+    model = Model.assemble(adapters, sums.prototypes, recipe, config.seed, device)
+    return Serving(stamp, model, adapters, sums, settled)
 
 
 def _clean(
@@ -138,8 +139,3 @@ def _ids(store: Store, right: Right, found: Menu, held_back: Mapping[str, set[st
     units = {unit: allowed_ids(store.catalogue, right, unit) for unit in sorted(found.view.labels)}
     left = {unit: ids - held_back.get(unit, set()) for unit, ids in units.items()}
     return {unit: ids for unit, ids in left.items() if ids}
-
-
-def _parts(store: Store, ids: Mapping[str, set[str]]) -> Iterator[Samples]:
-    for unit, chosen in ids.items():
-        yield allowed_samples(store, unit, chosen)

@@ -123,14 +123,14 @@ class Consumers(Site):
             held = self._servings.get(consumer)
             if held is not None and held.stamp == stamp:
                 return held
-            self._servings.pop(consumer, None)
             try:
-                found = serve(self.store, Config.load(self.root), stamp, best_device())
+                found = serve(self.store, Config.load(self.root), stamp, best_device(), held.sums if held else None)
             except DamagedFile:
                 if stamp_of(self.store, consumer) == stamp:
                     raise
                 continue
             if stamp_of(self.store, consumer) == stamp:
+                self._servings.pop(consumer, None)
                 if found.settled:
                     self._servings[consumer] = found
                 return found
