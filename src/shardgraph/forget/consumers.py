@@ -111,6 +111,9 @@ class Consumers(Site):
             self.catalogue.log(db, event, detail | {"sources": len(right.sources), "shards": len(right.shards)})
         destroy_strays(self.store)
         self.catalogue.scrub()
+        if not right.sources and not right.shards:
+            self._servings.pop(right.consumer, None)
+            self._choir = None
         return right
 
     def _menu(self, right: Right) -> Menu:
