@@ -2,8 +2,8 @@
 
     python experiments/alacarte.py pacs_s112.parquet --cache pacs.npz --limit 1200 --draws 1
 
-What is in results/alacarte came from that line: half a minute to embed and a minute to learn, on one core. With half of the
-sources and the paper's prototypes, expect about 55% by the adapters that are left and 74% after provisioning.
+What is in results/alacarte came from that line: half a minute to embed and a minute to learn, on one core. With half
+of the sources and the paper's prototypes, expect about 55% by the adapters that are left and 74% after provisioning.
 
 Embeds the images of a table that has a `domain` column with efficientnet-lite0 (once; kept in --cache), cuts the
 training samples of every domain into class-balanced pieces, one source each, and learns them in two graphs: every
