@@ -6,7 +6,18 @@ from typing import Annotated
 import typer
 
 from shardgraph import __version__
-from shardgraph.cli import checking, demo, experimenting, forgetting, intake, learning, reporting, sourcing, twinning
+from shardgraph.cli import (
+    checking,
+    demo,
+    experimenting,
+    forgetting,
+    granting,
+    intake,
+    learning,
+    reporting,
+    sourcing,
+    twinning,
+)
 from shardgraph.cli.failures import DEBUG, INTERRUPTED, guarded
 from shardgraph.cli.output import say
 
@@ -21,6 +32,7 @@ app = typer.Typer(
 _PANELS = {
     "Learn": (intake.init, intake.add, sourcing.source, learning.train, learning.evaluate, learning.predict),
     "Forget": (twinning.twins, forgetting.plan, forgetting.forget, forgetting.repair),
+    "Share": (granting.grant, granting.revoke, granting.rights, granting.provision),
     "Prove": (checking.verify, checking.status, checking.certificate, checking.verify_certificate, reporting.report),
     "Try": (demo.demo, experimenting.experiment),
 }

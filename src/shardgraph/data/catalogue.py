@@ -52,6 +52,22 @@ CREATE TABLE IF NOT EXISTS privacy ( -- what groups with private edges have rele
 CREATE TABLE IF NOT EXISTS ledger (
   number INTEGER PRIMARY KEY AUTOINCREMENT, time TEXT NOT NULL, event TEXT NOT NULL, detail TEXT NOT NULL
 );
+CREATE TABLE IF NOT EXISTS withheld ( -- samples whose adapters are out of service while their request waits
+  id TEXT NOT NULL, entry INTEGER NOT NULL, PRIMARY KEY (id, entry)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS consumers ( -- those who may use a part of the data
+  name TEXT PRIMARY KEY,
+  provision INTEGER NOT NULL DEFAULT 0 -- whether groups are kept that learned from that part alone
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS rights (  -- which part: all training samples of a source, or of a shard
+  consumer TEXT NOT NULL, kind TEXT NOT NULL, name TEXT NOT NULL, PRIMARY KEY (consumer, kind, name)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS provisioned ( -- adapters of groups that learned from a consumer's part alone
+  consumer TEXT NOT NULL, name TEXT NOT NULL, key TEXT NOT NULL, digest TEXT NOT NULL,
+  samples INTEGER NOT NULL, adapters INTEGER NOT NULL,
+  units TEXT NOT NULL,               -- the files that they learned from, as a JSON list
+  PRIMARY KEY (consumer, name)
+) WITHOUT ROWID;
 """
 
 
@@ -94,6 +110,15 @@ class Catalogue:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
             raise
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """All of the block's reads see one state; keep it short, for the log cannot be emptied meanwhile."""
+        self._db.execute("BEGIN")
+        try:
+            yield
+        finally:
+            self._db.execute("ROLLBACK")
 
     def all(self, sql: str, *values: object) -> list[tuple]:
         """All rows of a query."""

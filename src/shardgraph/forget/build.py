@@ -5,7 +5,7 @@ with its file is built; anything else is work. Like make, with digests instead o
 privately the key holds nothing but a random number, new for every build: such a group stays when a neighbour changes.
 """
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,9 +47,17 @@ def graph_over(units: Iterable[str], config: Config) -> ShardGraph:
     return graph.all_private(terms.epsilon) if terms is not None and terms.every else graph
 
 
-def wanted_groups(store: Store, config: Config, numerics: Numerics) -> dict[str, Wanted]:
-    """Every group that has something to learn, with its key under these numerics."""
-    labels, digests = store.catalogue.unit_labels(), store.catalogue.unit_digests()
+def wanted_groups(
+    store: Store,
+    config: Config,
+    numerics: Numerics,
+    held: tuple[Mapping[str, Mapping[str, int]], Mapping[str, str]] | None = None,
+) -> dict[str, Wanted]:
+    """Every group that has something to learn, with its key under these numerics.
+
+    With `held`, the labels and digests of some files, as if there were nothing else.
+    """
+    labels, digests = held or (store.catalogue.unit_labels(), store.catalogue.unit_digests())
     base = digest(config.basis, fingerprint_digest(numerics))
     numbers = Book.load(store.catalogue).numbers if config.privacy else {}
     wanted = {}
@@ -97,7 +105,7 @@ def build(
     tasks = tasks_for(store, config, missing, lambda: str(scratch_file(store.root)))
     outputs = {task.name: task.output for task in tasks}
     progress("training", 0, len(tasks))
-    with closing(_run(choose, tasks)) as results:  # an interruption ends the workers, too
+    with closing(run_tasks(choose, tasks)) as results:  # an interruption ends the workers, too
         for done, result in enumerate(results, start=1):
             _record(store, result, wanted[result.name], outputs[result.name])
             progress("training", done, len(tasks))
@@ -214,7 +222,8 @@ def publish(store: Store, config: Config, wanted: dict[str, Wanted], numerics: N
     return manifest
 
 
-def _run(choose: Choose, tasks: list[GroupTask]) -> Generator[GroupResult, None, None]:
+def run_tasks(choose: Choose, tasks: Sequence[GroupTask]) -> Generator[GroupResult, None, None]:
+    """The results of the tasks as they come; no executor is started for none."""
     if tasks:
         yield from choose(tasks).run(tasks)
 

@@ -38,6 +38,8 @@ from shardgraph.forget.charges import Book
 from shardgraph.forget.config import Config
 from shardgraph.forget.manifest import Manifest, destroy_group, load_prototypes
 from shardgraph.forget.plan import ForgetPlan
+from shardgraph.forget.provision import destroy_strays, provision_all, that_saw
+from shardgraph.forget.rights import forget_rights
 from shardgraph.forget.secrets import Secrets, entry
 from shardgraph.forget.sources import forget_terms
 from shardgraph.forget.statement import stated
@@ -61,8 +63,10 @@ class Bench:
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
 
     def build(self) -> Manifest:
-        """Build what is missing, and publish it."""
-        return build(self.store, self.config, self.numerics, self.choose, self.progress)
+        """Build what is missing, and publish it; then what is missing under rights that are provisioned."""
+        manifest = build(self.store, self.config, self.numerics, self.choose, self.progress)
+        provision_all(self.store, self.config, self.numerics, self.choose, self.progress)
+        return manifest
 
     def graph(self) -> ShardGraph:
         """The shard graph as it is now."""
@@ -82,7 +86,8 @@ def accept(bench: Bench, plan: ForgetPlan, instant: bool) -> int:
         raise WorkspaceError("the plan is stale: the workspace changed since; plan again")
     last = store.catalogue.one("SELECT max(number) FROM requests")
     number = (last[0] or 0) + 1 if last else 1
-    opening = canonical_json(_opening(bench, plan)).decode()
+    provisioned = that_saw(store.catalogue, {row.unit for row in plan.rows})
+    opening = canonical_json(_opening(bench, plan) | _counted(len(provisioned))).decode()
     received = (
         number,
         "accepted",
@@ -104,7 +109,10 @@ def accept(bench: Bench, plan: ForgetPlan, instant: bool) -> int:
         forget_terms(db, plan.request.sources)
         db.executemany("UPDATE units SET dirty = 1 WHERE name = ?", sorted({(row.unit,) for row in plan.rows}))
         db.executemany("DELETE FROM built WHERE name = ?", [(f"group:{name}",) for name in plan.groups])
-        _log(db, bench, "accepted", {"request": number, "samples": len(plan.rows), **_charge(bench, db, plan)})
+        db.executemany("DELETE FROM provisioned WHERE consumer = ? AND name = ?", provisioned)
+        forget_rights(db, plan.rows)
+        counted = {"request": number, "samples": len(plan.rows)} | _counted(len(provisioned))
+        _log(db, bench, "accepted", counted | _charge(bench, db, plan))
     return number
 
 
@@ -207,6 +215,7 @@ def _erase(bench: Bench, units: list[str], groups: list[str]) -> None:
     """Rewrite the files of samples, and destroy the adapters that saw what left."""
     bench.store.remove(units)
     bench.store.drop_empty_inbox()
+    destroy_strays(bench.store)
     for name in groups:
         if not bench.store.catalogue.one("SELECT 1 FROM built WHERE name = ?", f"group:{name}"):
             destroy_group(bench.store.root, name)
@@ -218,6 +227,7 @@ def _close(bench: Bench, number: int, before: dict, manifest: Manifest, ids: lis
     certificate_number = last_certificate(bench) + 1
     entries = tuple(sorted(entry(bench.secrets.nonce(certificate_number, sample), sample) for sample in ids))
     facts = {"entries": entries, "asked": tuple(before["asked"])} | {k: before[k] for k in ("inputs", "before")}
+    facts |= _counted(before.get("provisioned", 0))
     draft = _draft(bench, certificate_number, "forget" if whole else "instant", manifest, **facts)
     certificate = issue(bench.store.root, bench.secrets, draft)
     marks = {bench.secrets.mark("samples", sample) for sample in ids} | set(before["asked"])
@@ -256,6 +266,11 @@ def last_certificate(bench: Bench) -> int:
     """The number of the last certificate that the ledger knows; 0 before the first."""
     last = bench.store.catalogue.one("SELECT max(json_extract(detail, '$.certificate')) FROM ledger")
     return (last[0] or 0) if last else 0
+
+
+def _counted(provisioned: int) -> dict[str, int]:
+    """How many provisioned groups a forget reached, where it reached any."""
+    return {"provisioned": provisioned} if provisioned else {}
 
 
 def _request(bench: Bench, number: int) -> tuple[bool, str]:
