@@ -174,6 +174,21 @@ def test_worker_processes_train_private_groups_too(create):
     assert len(workspace.predict(embed(ROWS[:3]))) == 3
 
 
+def test_a_right_must_cover_private_neighbours_too_and_provisioning_releases_nothing(create):
+    workspace = made(create)
+    for sources, groups in ((("ann",), 0), (("ann", "bob"), 0), (SOURCES, 3)):
+        consumer = "+".join(sources)
+        workspace.grant(consumer, sources=sources)
+        assert workspace.reach(consumer).groups == groups, (
+            "each group has used all three sources, two of them privately"
+        )
+        workspace.provision(consumer)
+        assert len(workspace.model_for(consumer).predict(embed(ROWS[:2]))) == 2
+    assert builds(workspace) == dict.fromkeys(SOURCES, 1)
+    workspace.forget(of("ann"))
+    assert removed(workspace) == {"ann": 0, "bob": 1, "web": 1} and workspace.verify(full=True).ok
+
+
 def test_private_groups_never_go_to_a_cluster(create):
     """Which may repeat a call that it gave up for lost; there is no cluster here that could be asked."""
     workspace = made(create)
