@@ -57,9 +57,10 @@ def _numbers(book: Book, terms: PrivacyTerms, groups: int) -> dict[str, Any]:
 
 def _words(numbers: dict[str, Any], terms: PrivacyTerms, *, withdrawn: bool) -> str:
     groups = "1 group" if numbers["groups"] == 1 else f"{numbers['groups']} groups"
+    gone = "1 sample" if numbers["removed"] == 1 else f"{numbers['removed']} samples"
     close = (
         f"{groups} with private edges, (alpha, beta) = ({numbers['alpha']:.4g}, {numbers['beta']:.3g})-close to ones "
-        f"that never saw the {numbers['removed']} samples removed since they were built (by {numbers['method']}; a "
+        f"that never saw the {gone} removed since they were built (by {numbers['method']}; a "
         f"sample has lost epsilon {numbers['sample_loss']['epsilon']:.3g} at delta {terms.delta:g}; "
         f"budget {terms.budget})"
     )
