@@ -44,6 +44,25 @@ CREATE TABLE IF NOT EXISTS sources ( -- what is known about who gave the data
   name TEXT PRIMARY KEY, owner TEXT NOT NULL, terms TEXT NOT NULL,
   rate REAL                          -- the share of its samples expected to be asked back in a year
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS queue (   -- forget requests that a service was given; `wish` is emptied at the end
+  number INTEGER PRIMARY KEY AUTOINCREMENT, state TEXT NOT NULL, received TEXT NOT NULL, deadline TEXT NOT NULL,
+  asker TEXT NOT NULL, reason TEXT NOT NULL, samples INTEGER NOT NULL, wish TEXT NOT NULL,
+  key TEXT UNIQUE,                   -- keyed hash of who asked and the Idempotency-Key
+  body TEXT NOT NULL,                -- keyed hash of what was asked under that key
+  request INTEGER, certificate INTEGER, failure TEXT NOT NULL DEFAULT ''
+);
+CREATE INDEX IF NOT EXISTS by_state ON queue (state);
+CREATE INDEX IF NOT EXISTS by_request ON queue (request);
+CREATE TABLE IF NOT EXISTS withheld ( -- samples whose adapters are out of service while their request waits
+  id TEXT NOT NULL, entry INTEGER NOT NULL, PRIMARY KEY (id, entry)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS moves (   -- every state that an entry of the queue has entered
+  number INTEGER PRIMARY KEY AUTOINCREMENT, entry INTEGER NOT NULL, state TEXT NOT NULL, time TEXT NOT NULL
+);
+CREATE INDEX IF NOT EXISTS by_entry ON moves (entry);
+CREATE TABLE IF NOT EXISTS tokens (  -- who may do what; only hashes of the tokens are kept
+  name TEXT PRIMARY KEY, role TEXT NOT NULL, sources TEXT NOT NULL, hash TEXT NOT NULL, created TEXT NOT NULL
+) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS ledger (
   number INTEGER PRIMARY KEY AUTOINCREMENT, time TEXT NOT NULL, event TEXT NOT NULL, detail TEXT NOT NULL
 );
@@ -89,6 +108,15 @@ class Catalogue:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
             raise
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """All of the block's reads see one state; keep it short, for the log cannot be emptied meanwhile."""
+        self._db.execute("BEGIN")
+        try:
+            yield
+        finally:
+            self._db.execute("ROLLBACK")
 
     def all(self, sql: str, *values: object) -> list[tuple]:
         """All rows of a query."""

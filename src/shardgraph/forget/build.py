@@ -20,9 +20,11 @@ from shardgraph.learn.executors import Executor, GroupResult, GroupTask
 from shardgraph.learn.fingerprint import Numerics, fingerprint_digest
 from shardgraph.learn.prototypes import Prototypes, total
 
+SUBTRACTED = "subtracted"  # the key of prototypes of what is listed, while files are still to be rewritten
 PROTOTYPES = "prototypes"  # their row among the built; group rows are prefixed, so no name can collide
 Progress = Callable[[str, int, int], None]
 Choose = Callable[[Sequence[GroupTask]], Executor]
+Announce = Callable[[str], None]  # told a model's digest before the manifest names it
 
 
 @dataclass(frozen=True)
@@ -77,9 +79,16 @@ def build(
     numerics: Numerics,
     choose: Choose,
     progress: Progress = lambda what, done, of: None,
+    announce: Announce = lambda model: None,
 ) -> Manifest:
-    """Make the built state match the wanted one, and publish it. Can be repeated and interrupted."""
+    """Make the built state match the wanted one, and publish it. Can be repeated and interrupted.
+
+    Groups that are to be replaced leave the manifest before their files do, so that it never names what is gone.
+    """
     wanted = wanted_groups(store, config, numerics)
+    build_prototypes(store, config, progress)
+    if not as_published(store, wanted):
+        publish(store, config, wanted, numerics, announce)
     drop_unwanted(store, wanted)
     tasks = tasks_for(store, config, missing_groups(store, wanted), lambda: str(scratch_file(store.root)))
     outputs = {task.name: task.output for task in tasks}
@@ -88,8 +97,18 @@ def build(
         for done, result in enumerate(results, start=1):
             _record(store, result, wanted[result.name].key, outputs[result.name])
             progress("training", done, len(tasks))
-    build_prototypes(store, config, progress)
-    return publish(store, config, wanted, numerics)
+    return publish(store, config, wanted, numerics, announce)
+
+
+def as_published(store: Store, wanted: dict[str, Wanted]) -> bool:
+    """Whether all that the manifest names is there, and built as wanted; true before the first training."""
+    manifest = Manifest.load(store.root)
+    rows = {name: (key, value) for name, key, value in store.catalogue.all("SELECT name, key, digest FROM built")}
+    sums = rows.get(PROTOTYPES, ("", ""))[1]
+    right = {f"group:{group.name}": group.key for group in wanted.values()}
+    served = {f"group:{name}": value for name, value in manifest.groups.items()}
+    kept = all(rows.get(name) == (right.get(name), value) for name, value in served.items())
+    return not manifest.model_digest or (kept and manifest.prototypes == sums)
 
 
 def drop_unwanted(store: Store, wanted: dict[str, Wanted]) -> None:
@@ -156,7 +175,13 @@ def confirm_prototypes(store: Store, config: Config) -> None:
         db.execute("UPDATE built SET key = ? WHERE name = ?", (prototypes_key(store, config), PROTOTYPES))
 
 
-def publish(store: Store, config: Config, wanted: dict[str, Wanted], numerics: Numerics) -> Manifest:
+def publish(
+    store: Store,
+    config: Config,
+    wanted: dict[str, Wanted],
+    numerics: Numerics,
+    announce: Announce = lambda model: None,
+) -> Manifest:
     """Write the manifest of what is built as wanted, under the numerics it was built with, and return it.
 
     A group whose samples changed since (a training was interrupted) is not built as wanted, and missing.
@@ -178,6 +203,7 @@ def publish(store: Store, config: Config, wanted: dict[str, Wanted], numerics: N
         missing=tuple(sorted(set(wanted) - set(groups))),
         fingerprint=numerics,
     )
+    announce(manifest.model_digest)
     manifest.save(store.root)
     return manifest
 

@@ -57,7 +57,7 @@ def plan(store: Store, config: Config, secrets: Secrets, request: ForgetRequest)
     for row in rows:
         left[row.unit][row.label] -= 1
     left = {unit: +labels for unit, labels in left.items() if +labels}
-    affected = _affected(config, held, rows)
+    affected = affected_groups(config, held, rows)
     rebuilt = [group for group in affected if _learns(group, left)]
     revisited = {unit for group in rebuilt for unit in map(shard_unit, group.neighbourhood) if unit in left}
     samples, whole = _training(left, revisited), _training(held, held)
@@ -74,6 +74,17 @@ def plan(store: Store, config: Config, secrets: Secrets, request: ForgetRequest)
         already=already,
         reads=tuple(sorted((revisited | {row.unit for row in rows}) & left.keys())),
     )
+
+
+def emptied(store: Store, rows: tuple[Row, ...]) -> list[tuple[str, str]]:
+    """Every (kind, name) of a source, subject, label or shard that loses its last sample with these rows."""
+    found = []
+    for kind, column in (("sources", "source"), ("subjects", "subject"), ("labels", "label"), ("shards", "unit")):
+        leaving = Counter(getattr(row, column) for row in rows)
+        for value in sorted(value for value in leaving if value and (kind != "shards" or value.startswith("shard:"))):
+            if store.catalogue.one(f"SELECT count(*) FROM samples WHERE {column} = ?", value) == (leaving[value],):
+                found.append((kind, value.removeprefix("shard:") if kind == "shards" else value))
+    return found
 
 
 def _select(store: Store, secrets: Secrets, request: ForgetRequest) -> tuple[tuple[Row, ...], tuple[int, ...]]:
@@ -97,7 +108,7 @@ def _select(store: Store, secrets: Secrets, request: ForgetRequest) -> tuple[tup
     return tuple(sorted(found.values(), key=lambda row: row.id.encode())), tuple(sorted(already))
 
 
-def _affected(config: Config, held: Held, rows: tuple[Row, ...]) -> tuple[Group, ...]:
+def affected_groups(config: Config, held: Iterable[str], rows: tuple[Row, ...]) -> tuple[Group, ...]:
     """The groups that could have seen the rows."""
     shards = {row.unit.removeprefix("shard:") for row in rows if row.unit.startswith("shard:")}
     return graph_over(held, config).affected(shards) if config.trained else ()

@@ -1,5 +1,6 @@
 """Workspace: a folder that learns, predicts, forgets exactly, and can prove it."""
 
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,26 +22,30 @@ from shardgraph.errors import (
 )
 from shardgraph.forget import execute
 from shardgraph.forget.arrivals import OnBad, arriving
+from shardgraph.forget.attended import Attended
 from shardgraph.forget.certificate import Certificate, certificate_path
 from shardgraph.forget.config import Config
 from shardgraph.forget.intake import admit, aim, fix
-from shardgraph.forget.manifest import Manifest, load_model
+from shardgraph.forget.manifest import Manifest
 from shardgraph.forget.plan import ForgetPlan, plan
 from shardgraph.forget.portrait import Portrait, portrait
+from shardgraph.forget.queue import Submission
 from shardgraph.forget.request import ForgetRequest
 from shardgraph.forget.secrets import Secrets
-from shardgraph.forget.site import Site
+from shardgraph.forget.serving import served_key, served_model
 from shardgraph.forget.sources import SourceTerms, clear_terms, set_terms, terms_by_source
 from shardgraph.forget.status import status
 from shardgraph.forget.twins import THRESHOLD, Twin, twins
-from shardgraph.forget.verify import Verification, verify
+from shardgraph.forget.verify import Rebuild, Verification, compare_groups, rebuild_of, verify
 from shardgraph.graph import Topology
 from shardgraph.learn.ensemble import Model
 from shardgraph.learn.executors import best_device
 from shardgraph.learn.recipe import Recipe
 
+RETRIES, PAUSE = 40, 0.05  # to load a model while another process writes
 
-class Workspace(Site):
+
+class Workspace(Attended):
     """An open workspace. Reading needs nothing; writing takes the workspace's lock for as long as it lasts.
 
     `resume` finishes a forget that a crash interrupted, as every command does first.
@@ -123,19 +128,19 @@ class Workspace(Site):
     # Predicting
 
     def model(self) -> Model:
-        """The served model, whole in memory; read anew when the manifest has changed."""
-        for _ in range(20):  # a writer may be replacing files just now
-            manifest = Manifest.load(self.root)
-            if not manifest.model_digest:
-                raise WorkspaceError(f"{self.root} has no model yet; run: shardgraph train {self.root}")
-            if self._model is not None and self._model.digest == manifest.model_digest:
+        """The served model, whole in memory; read anew when the manifest has changed, or what is withheld."""
+        for left in reversed(range(RETRIES)):  # a writer may be replacing files just now
+            key = served_key(self.store)
+            if self._model is not None and self._key == key:
                 return self._model
             try:
                 config = Config.load(self.root)
-                self._model = load_model(self.root, manifest, config.the_recipe(), config.seed, best_device())
-            except DamagedFile:
-                if Manifest.load(self.root) == manifest:
+                self._model = served_model(self.store, config, self._shelf, best_device())
+                self._key = key
+            except (DamagedFile, WorkspaceBusy):
+                if not left:
                     raise
+                time.sleep(PAUSE)
         assert self._model is not None
         return self._model
 
@@ -181,7 +186,13 @@ class Workspace(Site):
         return replace(request, samples=(*request.samples, *sorted(others))) if others else request
 
     def forget(self, order: ForgetRequest | ForgetPlan, *, instant: bool = False) -> Certificate:
-        """Forget, and return the certificate; what was forgotten before gives the certificate of then."""
+        """Forget, and return the certificate; what was forgotten before gives the certificate of then.
+
+        While a service runs it is asked, and waited for; it rebuilds what it withdraws.
+        """
+        if self.served:
+            request = order if isinstance(order, ForgetRequest) else order.request
+            return self.wait_for(self.submit(Submission(request, asker="command line")).number)
         with self._writing():
             orders = self.plan(order if isinstance(order, ForgetRequest) else order.request)
             if isinstance(order, ForgetPlan) and (orders.rows, orders.groups) != (order.rows, order.groups):
@@ -190,7 +201,7 @@ class Workspace(Site):
                 self.catalogue.scrub()  # a reader may have kept the log from being emptied then
                 return self.certificate(orders.already[-1])
             self._check_inputs(orders, instant)
-            self._model = None
+            self._drop_model()
             number = execute.accept(self._bench(), orders, instant)
             return execute.finish(self._bench(), number)
 
@@ -205,7 +216,7 @@ class Workspace(Site):
     def resume(self) -> list[Certificate]:
         """Finish the placement and the forgets that a crash interrupted; not while another process writes."""
         moving = self.config.trained and self.catalogue.count("target IS NOT NULL")
-        if not moving and not execute.under_way(self._bench()):
+        if not moving and not execute.under_way(self._bench()) and not execute.torn(self._bench()):
             return []
         try:
             with self.lock:
@@ -232,7 +243,15 @@ class Workspace(Site):
     def verify(self, *, full: bool = False) -> Verification:
         """Check certificates, chain and files; with `full`, rebuild everything elsewhere and compare."""
         with self._writing():  # a writer's files would look torn
-            return verify(self._bench(), full=full)
+            found = verify(self._bench(), full=full)
+        if not full:
+            return found
+
+        def take() -> Rebuild:
+            with self._writing():
+                return rebuild_of(self._bench())
+
+        return Verification((*found.checks, compare_groups(self._bench(), take)), full)
 
     # Looking
 
@@ -259,13 +278,3 @@ class Workspace(Site):
     def portrait(self) -> Portrait:
         """The shard graph as it is now, for those who draw it."""
         return portrait(self.store, self.config, Manifest.load(self.root))
-
-    # Inside
-
-    def _check_inputs(self, orders: ForgetPlan, instant: bool) -> None:
-        """Raise before anything changes if the disk has no room, or a file that will be read is damaged."""
-        if last := self.last_certificate():
-            self.certificate(last)  # the next one names it
-        units = orders.reads if not instant else {row.unit for row in orders.rows} & set(orders.reads)
-        sizes = [self.store.read(unit).tokens.nbytes for unit in units]  # which checks its digest
-        check_room(self.root, 3 * max(sizes, default=0) + (1 << 20))
