@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from shardgraph import __version__
-from shardgraph.cli import checking, demo, forgetting, intake, learning, reporting, sourcing, twinning
+from shardgraph.cli import checking, demo, forgetting, intake, learning, reporting, serving, sourcing, twinning
 from shardgraph.cli.failures import DEBUG, INTERRUPTED, guarded
 from shardgraph.cli.output import say
 
@@ -22,6 +22,7 @@ _PANELS = {
     "Learn": (intake.init, intake.add, sourcing.source, learning.train, learning.evaluate, learning.predict),
     "Forget": (twinning.twins, forgetting.plan, forgetting.forget, forgetting.repair),
     "Prove": (checking.verify, checking.status, checking.certificate, checking.verify_certificate, reporting.report),
+    "Serve": (serving.serve, serving.token),
     "Try": (demo.demo,),
 }
 for _panel, _commands in _PANELS.items():

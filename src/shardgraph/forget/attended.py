@@ -21,6 +21,7 @@ from shardgraph.forget.plan import ForgetPlan, plan
 from shardgraph.forget.queue import Entry, Submission
 from shardgraph.forget.request import ForgetRequest
 from shardgraph.forget.site import Site
+from shardgraph.learn.ensemble import Model
 
 SERVING = "serving"  # the file whose flock says that a service runs
 POLL = 0.1  # seconds, while a command waits for the service
@@ -48,7 +49,7 @@ class Attended(Site):
             if before[1] != what.body:
                 raise InputError("this Idempotency-Key came before, with another request")
             return queue.find(self.catalogue, before[0])
-        rest, rides = self._under_way(what.request)
+        rest, rides = self.without_leaving(what.request)
         orders = plan(self.store, self.config, self.secrets, rest) if rest.selectors() or not rides else None
         if orders and orders.rows:
             self._check_inputs(orders, instant=True)
@@ -80,13 +81,27 @@ class Attended(Site):
                 queue.follow(db, row[1], queue.RETRAINING)
         return queue.find(self.catalogue, number)
 
-    def withhold(self, numbers: Sequence[int] | None = None) -> list[int]:
-        """Say of received entries that nothing which saw their samples is served; the caller made it true."""
+    def tell_served(self, model: Model, withheld: Sequence[int]) -> str:
+        """Tell the ledger that a model is about to be served; the id that its predictions carry."""
+        with self.catalogue.transaction() as db:
+            last = db.execute("SELECT max(number) FROM ledger").fetchone()[0] or 0
+            state = self.secrets.mark("state", str(last + 1), model.digest)[:32]
+            facts = {"state": state, "adapters": len(model.average), "withheld": list(withheld)}
+            queue.tell(db, SERVING, facts | {"serves": self.secrets.mark(model.digest)})
+        return state
+
+    def withhold(self, numbers: Sequence[int] | None = None, state: str = "") -> list[int]:
+        """Say of received entries that nothing which saw their samples is served; the caller made it true.
+
+        `state` is the id of the first served state that is without them.
+        """
         waiting = [entry.number for entry in queue.listed(self.catalogue, states=(queue.RECEIVED,), limit=10_000)]
         chosen = [number for number in waiting if numbers is None or number in numbers]
         if chosen:
             with self.catalogue.transaction() as db:
                 queue.move(db, chosen, queue.INSTANT, of=(queue.RECEIVED,))
+                for number in chosen:
+                    queue.tell(db, queue.INSTANT, {"entry": number, "state": state})
         return chosen
 
     def carry_out(self, grace: float = 0.0) -> list[int]:
@@ -168,7 +183,7 @@ class Attended(Site):
         db.execute("UPDATE queue SET request = ? WHERE number = ?", (request, number))
         queue.move(db, [number], queue.RETRAINING if row[0] == queue.RETRAINING else queue.ERASING)
 
-    def _under_way(self, request: ForgetRequest) -> tuple[ForgetRequest, int | None]:
+    def without_leaving(self, request: ForgetRequest) -> tuple[ForgetRequest, int | None]:
         """The request without what is being forgotten just now, and the number of the core's request that does."""
         rides, rest = None, {kind: list(names) for kind, names in _named(request).items()}
         for kind, name in request.selectors():

@@ -60,6 +60,12 @@ def now() -> str:
     return datetime.now(UTC).isoformat()
 
 
+def tell(db: sqlite3.Connection, event: str, detail: dict[str, object]) -> None:
+    """Add a line to the ledger; it names no sample. In the caller's transaction."""
+    row = (now(), event, json.dumps(detail, sort_keys=True))
+    db.execute("INSERT INTO ledger (time, event, detail) VALUES (?, ?, ?)", row)
+
+
 def enter(db: sqlite3.Connection, what: Submission, ids: Sequence[str]) -> int:
     """Enter a request, and withhold its samples; in the caller's transaction."""
     received = datetime.now(UTC)
@@ -74,8 +80,7 @@ def enter(db: sqlite3.Connection, what: Submission, ids: Sequence[str]) -> int:
     assert number is not None
     db.executemany("INSERT INTO withheld VALUES (?, ?)", [(sample, number) for sample in ids])
     db.execute("INSERT INTO moves (entry, state, time) VALUES (?, ?, ?)", (number, RECEIVED, received.isoformat()))
-    detail = json.dumps({"entry": number, "samples": len(ids)}, sort_keys=True)
-    db.execute("INSERT INTO ledger (time, event, detail) VALUES (?, 'received', ?)", (received.isoformat(), detail))
+    tell(db, RECEIVED, {"entry": number, "samples": len(ids)})
     return number
 
 
@@ -145,8 +150,7 @@ def cancel(catalogue: Catalogue, number: int) -> None:
             raise WorkspaceError(f"request {number} is {found[0]}: it can be cancelled until erasing starts")
         db.execute("DELETE FROM withheld WHERE entry = ?", (number,))
         db.execute("UPDATE queue SET wish = '{}' WHERE number = ?", (number,))
-        detail = json.dumps({"entry": number})
-        db.execute("INSERT INTO ledger (time, event, detail) VALUES (?, 'cancelled', ?)", (now(), detail))
+        tell(db, CANCELLED, {"entry": number})
     catalogue.scrub()
 
 

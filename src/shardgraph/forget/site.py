@@ -117,7 +117,8 @@ class Site:
         with self.catalogue.transaction() as db:
             db.execute("UPDATE built SET key = ''")
 
-    def _check_numerics(self) -> None:
+    def check_numerics(self) -> None:
+        """Raise if the model was built with other numerics than those of this process."""
         built = Manifest.load(self.root).fingerprint
         if built and built != self.numerics:
             raise FingerprintError(

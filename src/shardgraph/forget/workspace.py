@@ -32,7 +32,7 @@ from shardgraph.forget.portrait import Portrait, portrait
 from shardgraph.forget.queue import Submission
 from shardgraph.forget.request import ForgetRequest
 from shardgraph.forget.secrets import Secrets
-from shardgraph.forget.serving import served_key, served_model
+from shardgraph.forget.serving import Key, served_key, served_model
 from shardgraph.forget.sources import SourceTerms, clear_terms, set_terms, terms_by_source
 from shardgraph.forget.status import status
 from shardgraph.forget.twins import THRESHOLD, Twin, twins
@@ -115,7 +115,7 @@ class Workspace(Attended):
     ) -> Manifest:
         """Place what waits in the inbox and build what is missing; the first time, this fixes the configuration."""
         with self._writing():
-            self._distrust() if rebuild else self._check_numerics()
+            self._distrust() if rebuild else self.check_numerics()
             self._save(fix(self.store, self.config, topology, recipe))
             aim(self.store, self.config)
             self.store.place(lambda done, of: self._progress("placing", done, of))
@@ -143,6 +143,11 @@ class Workspace(Attended):
                 time.sleep(PAUSE)
         assert self._model is not None
         return self._model
+
+    @property
+    def model_key(self) -> Key | None:
+        """What the model in memory depends on."""
+        return self._key
 
     def predict(self, samples: Samples) -> list[str]:
         """The predicted class of every sample."""
@@ -210,7 +215,7 @@ class Workspace(Attended):
         with self._writing():
             if not self.config.trained:
                 return None
-            self._check_numerics()
+            self.check_numerics()
             return execute.repair(self._bench())
 
     def resume(self) -> list[Certificate]:
