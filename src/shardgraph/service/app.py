@@ -11,7 +11,7 @@ from fastapi import FastAPI
 
 from shardgraph import __version__
 from shardgraph.service import asking, events, predicting, proving, running
-from shardgraph.service.crew import Watcher, Worker
+from shardgraph.service.crew import Hands, Watcher
 from shardgraph.service.inputs import Eye
 from shardgraph.service.limits import BodyLimit, Journal
 from shardgraph.service.metrics import Metrics
@@ -24,12 +24,8 @@ From the moment a request is accepted no prediction is made with anything that s
 an opaque state id, and the ledger says what was served under it."""
 
 
-def create_app(root: Path, **options: Any) -> FastAPI:
-    """The service of a workspace; `options` are the worker's: grace, workers, device.
-
-    The caller holds the workspace's serving lock.
-    """
-    worker = Worker(root, **{"grace": 0.0, "workers": None, "device": None} | options)
+def create_app(root: Path, worker: Hands) -> FastAPI:
+    """The service of a workspace, which `worker` carries requests out for. The caller holds its serving lock."""
     office = Office(root, wake=worker.call)
 
     @asynccontextmanager

@@ -5,7 +5,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from shardgraph.data.catalogue import Catalogue
 from shardgraph.errors import ShardgraphError
@@ -14,6 +14,27 @@ from shardgraph.service.office import Office
 
 LOOK = 0.05  # seconds between two looks at the catalogue
 LAST_BATCH = 30.0  # seconds that a worker gets to end its batch
+
+
+class Hands(Protocol):
+    """Whoever carries requests out: `Worker`, or a test that wants to see every step."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether it works."""
+        ...
+
+    def start(self) -> None:
+        """Begin, unless begun."""
+        ...
+
+    def call(self, word: str = "go") -> None:
+        """Say that something may have come in."""
+        ...
+
+    def stop(self) -> None:
+        """End after what is under way."""
+        ...
 
 
 class Worker:
@@ -60,7 +81,7 @@ class Worker:
 class Watcher(threading.Thread):
     """Lets the office look again whenever another process has changed the catalogue, and keeps the worker alive."""
 
-    def __init__(self, office: Office, worker: Worker) -> None:
+    def __init__(self, office: Office, worker: Hands) -> None:
         super().__init__(name="shardgraph-watcher", daemon=True)
         self._office, self._worker, self._ending = office, worker, threading.Event()
 

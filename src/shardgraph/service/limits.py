@@ -7,8 +7,9 @@ from starlette.formparsers import MultiPartParser
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from shardgraph.service.logs import log
+from shardgraph.service.logs import log, place_of
 from shardgraph.service.metrics import Metrics
+from shardgraph.service.problems import unexpected
 
 MOST, MOST_PREDICTED = 4 << 20, 64 << 20  # bytes of a body: of a request, and of what is to be predicted
 MultiPartParser.spool_max_size = MOST_PREDICTED  # what is uploaded stays in memory and never touches a disk
@@ -50,16 +51,20 @@ class Journal:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
-        start, status = time.perf_counter(), 500
+        start, status, started = time.perf_counter(), 500, False
 
         async def noted(message: Message) -> None:
-            nonlocal status
+            nonlocal status, started
             if message["type"] == "http.response.start":
-                status = message["status"]
+                status, started = message["status"], True
             await send(message)
 
         try:
             await self.app(scope, receive, noted)
+        except Exception as error:
+            log("unexpected", kind=type(error).__name__, where=place_of(error))
+            if not started:
+                await unexpected()(scope, receive, noted)
         finally:
             seconds = time.perf_counter() - start
             route = getattr(scope.get("route"), "path", "none")

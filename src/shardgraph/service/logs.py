@@ -3,7 +3,9 @@
 import json
 import sys
 import threading
+import traceback
 from datetime import UTC, datetime
+from pathlib import Path
 
 _lock = threading.Lock()
 
@@ -13,3 +15,9 @@ def log(event: str, **facts: object) -> None:
     line = json.dumps({"time": datetime.now(UTC).isoformat(timespec="milliseconds"), "event": event} | facts)
     with _lock:
         print(line, file=sys.stderr, flush=True)
+
+
+def place_of(error: BaseException) -> str:
+    """Where an error came from, file and line alone: its text may hold what was sent."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""

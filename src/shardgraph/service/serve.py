@@ -11,6 +11,7 @@ import uvicorn
 from shardgraph.errors import ConfigError
 from shardgraph.forget.workspace import Workspace
 from shardgraph.service.app import create_app
+from shardgraph.service.crew import Worker
 from shardgraph.service.logs import log
 from shardgraph.service.tokens import any_token
 
@@ -31,9 +32,9 @@ def serve(
         if not is_loopback(host) and not any_token(workspace.catalogue):
             raise ConfigError(f"{host} can be reached by others, and this workspace has no tokens: make one first")
         workspace.check_numerics()
-        with workspace.serving_lock(), _listening(host, port) as listener:
+        with workspace.serving_lock(), listening(host, port) as listener:
             torch.set_num_threads(1)  # a prediction is small, and the other cores have work
-            app = create_app(root, grace=grace, workers=workers, device=device)
+            app = create_app(root, Worker(root, grace=grace, workers=workers, device=device))
             address, found = listener.getsockname()[:2]
             log("listening", address=address, port=found)
             config = uvicorn.Config(
@@ -58,9 +59,10 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _listening(host: str, port: int) -> socket.socket:
+def listening(host: str, port: int) -> socket.socket:
+    """A socket that is bound; port 0 takes a free one."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # so that asyncio sets TCP_NODELAY
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
