@@ -19,7 +19,8 @@ from shardgraph.service.office import Office
 LOOK, BREATH = 0.2, 15.0  # seconds between looks, and between signs of life
 router = APIRouter(prefix="/requests", tags=["forget requests"])
 _EXAMPLE = 'id: 2\nevent: instant\ndata: {"number": 12, "state": "instant", "time": "2030-01-31T12:00:00+00:00"}\n\n'
-_TEXT = {"text/event-stream": {"schema": {"type": "string"}, "example": _EXAMPLE}}
+_EVENT = {"type": "object", "properties": {name: {"type": "string"} for name in ("id", "event", "data")}}
+_TEXT = {"text/event-stream": {"schema": _EVENT, "example": _EXAMPLE}}
 _STREAM: dict[str, Any] = {"content": _TEXT, "description": "One event a state."}
 
 
