@@ -1,5 +1,6 @@
 """`serve` and `token`."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -22,6 +23,10 @@ def serve(
     device: Annotated[str | None, typer.Option(help="Where groups are rebuilt: cpu or cuda.", show_default="best")] = (
         None
     ),
+    record: Annotated[
+        Path | None,
+        typer.Option(help="A file outside the workspace and its backups that says what was asked to be forgotten."),
+    ] = None,
     workers: Workers = None,
     as_json: Json = False,
 ) -> None:
@@ -33,7 +38,7 @@ def serve(
 
     with opened(workspace):
         pass  # what was interrupted is finished first, where nobody else is at it
-    run(workspace, host=host, port=port, grace=grace, workers=workers, device=device)
+    run(workspace, host=host, port=port, grace=grace, workers=workers, device=device, record=record)
     if as_json:
         print_json({"ended": True})
 

@@ -9,12 +9,13 @@ import sqlite3
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from shardgraph.data.files import check_room
 from shardgraph.data.lock import WriteLock
 from shardgraph.errors import DiskFull, InputError, ShardgraphError, WorkspaceBusy, WorkspaceError
-from shardgraph.forget import execute, queue
+from shardgraph.forget import execute, queue, record
 from shardgraph.forget.batch import next_batch, union
 from shardgraph.forget.certificate import Certificate, certificate_path
 from shardgraph.forget.plan import ForgetPlan, plan
@@ -64,7 +65,23 @@ class Attended(Site):
     def cancel(self, number: int) -> Entry:
         """Take a request back before its erasing starts; what was withheld for it may be served again."""
         queue.cancel(self.catalogue, number)
+        record.note_cancelled(self.root, self.catalogue, number)
         return queue.find(self.catalogue, number)
+
+    def keep_record(self, path: Path) -> None:
+        """Record what is asked to be forgotten in a file outside the workspace and its backups, from now on."""
+        record.keep_record(self.root, self.secrets, path)
+
+    def replay(self) -> Entry | None:
+        """Ask again for what the record says and the ledger does not know: this was restored from a backup."""
+        names, ids = record.missing(self.root, self.secrets, self.catalogue)
+        entry = None
+        if ids:
+            entry = self.submit(Submission(ForgetRequest(samples=tuple(ids), reason="restored"), asker="record"))
+        if names:
+            with self.catalogue.transaction() as db:
+                queue.tell(db, "replayed", {"records": names})
+        return entry
 
     def retry(self, number: int) -> Entry:
         """Let a failed request try again."""
@@ -166,6 +183,7 @@ class Attended(Site):
             raise WorkspaceBusy("the workspace changed just now; ask again")
         number = queue.enter(db, what, [row.id for row in rows])
         if rows:
+            record.note(self.root, self.secrets, db, [row.id for row in rows])
             return number
         if orders and orders.already:
             values = (orders.already[-1], number)

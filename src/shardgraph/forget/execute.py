@@ -19,7 +19,7 @@ from shardgraph.data.samples import TRAIN
 from shardgraph.data.store import Store
 from shardgraph.digest import canonical_json
 from shardgraph.errors import DamagedFile, VerificationError, WorkspaceError
-from shardgraph.forget import queue
+from shardgraph.forget import queue, record
 from shardgraph.forget.build import (
     PROTOTYPES,
     SUBTRACTED,
@@ -118,6 +118,8 @@ def accept(bench: Bench, plan: ForgetPlan, instant: bool, entries: Sequence[int]
         db.executemany("DELETE FROM built WHERE name = ?", [(f"group:{name}",) for name in plan.groups])
         queue.start(db, entries, number)
         _log(db, bench, "accepted", {"request": number, "samples": len(plan.rows)})
+        if not entries:  # the queue has recorded its own
+            record.note(store.root, bench.secrets, db, [row.id for row in plan.rows])
     return number
 
 

@@ -26,6 +26,7 @@ def serve(
     grace: float = 0.0,
     workers: int | None = None,
     device: str | None = None,
+    record: Path | None = None,
 ) -> None:
     """Serve until told to end. Another address than loopback needs tokens, for those without one can do everything."""
     with Workspace(root, device=device) as workspace:
@@ -33,6 +34,10 @@ def serve(
             raise ConfigError(f"{host} can be reached by others, and this workspace has no tokens: make one first")
         workspace.check_numerics()
         with workspace.serving_lock(), listening(host, port) as listener:
+            if record is not None:
+                workspace.keep_record(record)
+            if replayed := workspace.replay():
+                log("restored workspace", samples=replayed.samples)
             torch.set_num_threads(1)  # a prediction is small, and the other cores have work
             app = create_app(root, Worker(root, grace=grace, workers=workers, device=device))
             address, found = listener.getsockname()[:2]
