@@ -163,6 +163,8 @@ def sum_prototypes(store: Store, config: Config, progress: Progress = lambda wha
 def write_prototypes(store: Store, prototypes: Prototypes, key: str) -> None:
     """Write the prototypes' file and its row."""
     raw = prototypes.to_bytes()
+    with store.catalogue.transaction() as db:  # until the row follows the file, they are work to do
+        db.execute("UPDATE built SET key = '' WHERE name = ?", (PROTOTYPES,))
     write_file(store.root, prototypes_path(store.root), raw)
     row = (PROTOTYPES, key, digest(raw), int(prototypes.counts.sum()), 0)
     with store.catalogue.transaction() as db:

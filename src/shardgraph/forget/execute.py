@@ -163,16 +163,19 @@ def mend(bench: Bench) -> None:
     with suppress(DamagedFile):  # which `train --rebuild` mends
         if not torn(bench):
             return
+        build_prototypes(bench.store, bench.config, bench.progress)
         numerics = Manifest.load(bench.store.root).fingerprint or bench.numerics
-        publish(bench.store, bench.config, wanted_groups(bench.store, bench.config, numerics), numerics, bench.announce)
+        if torn(bench):
+            wanted = wanted_groups(bench.store, bench.config, numerics)
+            publish(bench.store, bench.config, wanted, numerics, bench.announce)
 
 
 def torn(bench: Bench) -> bool:
-    """Whether the manifest names other prototypes than those that are there."""
-    sums = bench.store.catalogue.one("SELECT digest FROM built WHERE name = ?", PROTOTYPES)
+    """Whether the manifest names other prototypes than those that are there, or these are half written."""
+    row = bench.store.catalogue.one("SELECT key, digest FROM built WHERE name = ?", PROTOTYPES)
     with suppress(DamagedFile):
         named = Manifest.load(bench.store.root).prototypes
-        return bool(named and sums and sums[0] != named)
+        return bool(named and row and (not row[0] or row[1] != named))
     return False
 
 
