@@ -3,6 +3,7 @@
 import ipaddress
 import signal
 import socket
+import sys
 from pathlib import Path
 
 import torch
@@ -38,6 +39,7 @@ def serve(
                 workspace.keep_record(record)
             if replayed := workspace.replay():
                 log("restored workspace", samples=replayed.samples)
+            sys.setswitchinterval(0.0005)  # the event loop should not wait long for a thread that computes
             torch.set_num_threads(1)  # a prediction is small, and the other cores have work
             app = create_app(root, Worker(root, grace=grace, workers=workers, device=device))
             address, found = listener.getsockname()[:2]
