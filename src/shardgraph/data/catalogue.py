@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from shardgraph.errors import DamagedFile
+from shardgraph.errors import DamagedFile, WorkspaceBusy
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS samples (
@@ -104,9 +104,11 @@ class Catalogue:
             self._db.execute("BEGIN IMMEDIATE")
             yield self._db
             self._db.execute("COMMIT")
-        except BaseException:
+        except BaseException as error:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
+            if isinstance(error, sqlite3.OperationalError) and "locked" in str(error):
+                raise WorkspaceBusy("another process writes to the catalogue; try again") from error
             raise
 
     @contextmanager

@@ -1,8 +1,11 @@
 """The office: takes requests, and sees to it that what is served never saw what was asked to be forgotten.
 
-Lock order: the office's mutex, then the catalogue's transactions. The workspace's write lock is the worker's alone.
-A request is accepted in four steps under the mutex: its entry and what it withholds are committed; the model without
-that is assembled; it is swapped in, and predictions that began with the old one end; the entry becomes instant.
+A request is accepted in four steps: its entry and what it withholds are committed; the model without that is
+assembled; it is swapped in, and predictions that began with the old one end; the entry becomes instant. Whoever waits
+for the second step while another is at it finds that its own entry was taken along: many requests cost one swap.
+
+Lock order: the desk's mutex or the model's, never one within the other, then the catalogue's transactions. The
+workspace's write lock is the worker's alone.
 """
 
 import threading
@@ -22,53 +25,58 @@ class Office:
     """An open workspace and its served model, for the threads of one serving process."""
 
     def __init__(self, root: Path, *, wake: Callable[[], None] = lambda: None) -> None:
-        self.workspace = Workspace(root)  # behind the mutex
+        self.desk = Workspace(root)  # enters requests, behind its mutex
+        self.workspace = Workspace(root)  # assembles the model, behind the other
         self.reader = Workspace(root)  # single statements, from any thread
         self.served = Served()
         self.wake = wake
-        self._mutex = threading.RLock()
+        self._entering, self._swapping = threading.Lock(), threading.RLock()
 
     def close(self) -> None:
         """Stop serving, and close the workspace."""
-        with self._mutex:
+        with self._entering, self._swapping:
             self.served.replace(None)
-            self.workspace.close()
-            self.reader.close()
+            for workspace in (self.desk, self.workspace, self.reader):
+                workspace.close()
 
     def submit(self, what: Submission) -> Entry:
         """Accept a request: when this returns, nothing that saw what it names is served."""
-        with self._mutex:
-            self.workspace.config = Config.load(self.workspace.root)
-            number = self.workspace.submit(what).number
-            try:
-                self.sync()
-            except ShardgraphError:
-                if self.workspace.request(number).state == queue.RECEIVED:
-                    self.workspace.cancel(number)
-                raise
-            entry = self.workspace.request(number)
+        with self._entering:
+            self.desk.config = Config.load(self.desk.root)
+            number = self.desk.submit(what).number
+        try:
+            self.sync(number)
+        except ShardgraphError:
+            with self._entering:
+                if self.desk.request(number).state == queue.RECEIVED:
+                    self.desk.cancel(number)
+            raise
         self.wake()
-        return entry
+        return self.reader.request(number)
 
     def cancel(self, number: int) -> Entry:
         """Take a request back; what was withheld for it is served again."""
-        with self._mutex:
-            entry = self.workspace.cancel(number)
-            self.sync()
+        with self._entering:
+            entry = self.desk.cancel(number)
+        self.sync()
         return entry
 
     def retry(self, number: int) -> Entry:
         """Let a failed request try again."""
-        with self._mutex:
-            self.workspace.retry(number)
-            self.sync()
-            entry = self.workspace.request(number)
+        with self._entering:
+            self.desk.retry(number)
+        self.sync(number)
         self.wake()
-        return entry
+        return self.reader.request(number)
 
-    def sync(self) -> None:
-        """Serve what may be served now; entries that came in before are instant then."""
-        with self._mutex:
+    def sync(self, number: int | None = None) -> None:
+        """Serve what may be served now; entries that came in before are instant then.
+
+        With `number`, only if that entry is not yet: another call may have taken it along.
+        """
+        with self._swapping:
+            if number is not None and self.workspace.request(number).state != queue.RECEIVED:
+                return
             came = queue.listed(self.workspace.catalogue, states=(queue.RECEIVED,), limit=10_000)
             key = served_key(self.workspace.store)
             state = self.served.state
@@ -81,6 +89,7 @@ class Office:
                 self.wake()
 
     def _swap(self, old: State | None) -> State:
+        self.reader.config = self.workspace.config = Config.load(self.workspace.root)
         model = self.workspace.model()
         key = self.workspace.model_key
         assert key is not None

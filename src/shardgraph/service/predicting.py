@@ -70,7 +70,7 @@ async def _answer(request: Request, office: Office, top: int, read: Callable[[Co
 
 def predicted(office: Office, top: int, read: Callable[[Config], Samples]) -> dict[str, Any]:
     """The answer to one call: everything is read first, then predicted in one state."""
-    samples = read(office.workspace.config)
+    samples = read(office.reader.config)
     with office.served.lease() as state:
         scores = state.model.scores(samples)
         return {"state": state.id, "predictions": best(state.model, scores, top)}
