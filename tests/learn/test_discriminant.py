@@ -60,7 +60,7 @@ def test_scores_equal_the_textbook_discriminant():
     shrunk = (1 - s) * within + s * np.trace(within) / 6 * np.eye(6)
     inverse = np.linalg.inv(shrunk)
     expected = x @ inverse @ means.T - 0.5 * np.einsum("kf,fg,kg->k", means, inverse, means)
-    found = discriminant(total([whole], second_order=True), s).scores(torch.from_numpy(x).float())
+    found = discriminant(total([whole], second_order=True), s).scores(whole)
     # float32 weights: six digits of scores whose size is about 10
     assert np.allclose(found.numpy(), expected, rtol=1e-4, atol=1e-4)
 
@@ -77,10 +77,9 @@ def test_mixing_standardises_both_parts_per_sample():
     adapters = {"g": train_group("g", whole, ("ant", "bee", "cat"), recipe, 0)}
     sums = total([whole], second_order=True)
     model = Model.assemble(adapters, sums, recipe, 0)
-    unit = torch.nn.functional.normalize(torch.from_numpy(whole.features), dim=1)
 
     def standardised(y):
         return (y - y.mean(1, keepdim=True)) / y.std(1, keepdim=True, unbiased=False)
 
-    expected = 0.4 * standardised(model.voices(whole)) + 0.6 * standardised(model.similarity(unit))
+    expected = 0.4 * standardised(model.voices(whole)) + 0.6 * standardised(model.similarity(whole))
     assert np.allclose(model.scores(whole), expected.numpy(), atol=1e-5)  # float32, sums in another order

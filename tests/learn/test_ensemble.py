@@ -12,6 +12,7 @@ from shardgraph.errors import WorkspaceError
 from shardgraph.learn import inca, masked
 from shardgraph.learn.attention import frozen_attention
 from shardgraph.learn.ensemble import CHUNK, Model, mixing_weight, model_digest
+from shardgraph.learn.expansion import expand
 from shardgraph.learn.group import train_group
 from shardgraph.learn.prototypes import Prototypes, total
 from shardgraph.learn.recipe import PAPER, Recipe
@@ -21,6 +22,8 @@ RECIPES = [
     Recipe(method="safe", name="inca", projection="random", heads=2, epochs=3, batch=8, lr=0.05),
     Recipe(method="safe", name="orthogonal", projection="orthogonal", heads=2, epochs=3, batch=8, lr=0.05, loss="bce"),
     Recipe(method="safe", name="linear", adapter="linear", epochs=3, batch=8, lr=0.05),
+    Recipe(name="second", heads=2, epochs=3, batch=8, lr=0.05, expansion=0),
+    Recipe(name="expanded", heads=2, epochs=3, batch=8, lr=0.05, expansion=2),
     Recipe(method="safe", name="no prototypes", heads=2, epochs=3, batch=8, lr=0.05, prototypes=False),
 ]
 every_recipe = pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.name)
@@ -39,7 +42,7 @@ def groups():
 def assembled(recipe):
     parts = groups()
     adapters = {n: train_group(n, s, tuple(sorted(set(s.labels))), recipe, 0) for n, s in parts.items()}
-    sums = total(parts.values(), second_order=recipe.second_order)
+    sums = total(parts.values(), second_order=recipe.second_order, expansion=recipe.expansion)
     return parts, adapters, Model.assemble(adapters, sums, recipe, 0)
 
 
@@ -60,18 +63,29 @@ def naive_scores(parts, adapters, recipe, sample):
             logits.setdefault(label, []).append(value)
     voices = np.array([np.mean(logits[label]) for label in sorted(logits)])
     everyone = concatenate(parts.values())
-    unit = everyone.features / np.linalg.norm(everyone.features, axis=1, keepdims=True).astype(np.float64)
-    z = sample.features[0] / np.linalg.norm(sample.features[0])
+    expansion = recipe.expansion if recipe.second_order else 0
+    unit, z = unit_vectors(everyone, expansion), unit_vectors(sample, expansion)[0]
     members = [unit[[own == label for own in everyone.labels]] for label in sorted(logits)]
     if recipe.second_order:
-        weight, voices = recipe.mixing, standardised(voices)
-        answers = standardised(discriminant_scores(members, z, recipe.shrinkage))
+        x = max(2 * (unit.shape[1] / (len(unit) - len(members))) ** 3, (16 * len(members) / len(unit)) ** 2)
+        each = sum(group.samples for group in adapters.values()) / sum(len(g.classes) for g in adapters.values())
+        weight, voices = 0.6 + 0.35 * math.exp(-each / 100), standardised(voices)
+        answers = standardised(discriminant_scores(members, z, x / (1 + x)))
     else:
         counts = [group.samples for group in adapters.values() for _ in group.classes]
         weight = math.exp(-np.mean(counts) / 100) if recipe.prototypes else 0.0
         means = [own.mean(axis=0) for own in members]
         answers = np.array([z @ mean / np.linalg.norm(mean) for mean in means])
     return (1 - weight) * voices + weight * answers
+
+
+def unit_vectors(samples, expansion):
+    """What describes a sample: unit features, and as long a vector of what its tokens were expanded to."""
+    x = samples.features / np.linalg.norm(samples.features, axis=1, keepdims=True).astype(np.float64)
+    if not expansion:
+        return x
+    y = expand(samples, expansion * samples.tokens.shape[1]).astype(np.float64)
+    return np.concatenate([x, y / np.linalg.norm(y, axis=1, keepdims=True)], axis=1) / 2**0.5
 
 
 def standardised(x):

@@ -63,6 +63,10 @@ def train(
         str | None,
         typer.Option(rich_help_panel=RECIPE, help="Prototypes: second (second order) or safe (the paper's)."),
     ] = None,
+    expansion: Annotated[
+        int | None,
+        typer.Option(rich_help_panel=RECIPE, help="Random token features of second-order prototypes, a dimension."),
+    ] = None,
     shrinkage: Annotated[
         float | None, typer.Option(rich_help_panel=RECIPE, help="Of the second-order covariance, from 0 to 1.")
     ] = None,
@@ -97,6 +101,7 @@ def train(
         projection=projection,
         heads=heads,
         method=method,
+        expansion=expansion,
         shrinkage=shrinkage,
         mixing=mixing,
         prototypes=False if no_prototypes else None,

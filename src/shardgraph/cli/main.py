@@ -6,7 +6,18 @@ from typing import Annotated
 import typer
 
 from shardgraph import __version__
-from shardgraph.cli import checking, demo, forgetting, intake, learning, reporting, serving, sourcing, twinning
+from shardgraph.cli import (
+    checking,
+    demo,
+    experimenting,
+    forgetting,
+    intake,
+    learning,
+    reporting,
+    serving,
+    sourcing,
+    twinning,
+)
 from shardgraph.cli.failures import DEBUG, INTERRUPTED, guarded
 from shardgraph.cli.output import say
 
@@ -23,7 +34,7 @@ _PANELS = {
     "Forget": (twinning.twins, forgetting.plan, forgetting.forget, forgetting.repair),
     "Prove": (checking.verify, checking.status, checking.certificate, checking.verify_certificate, reporting.report),
     "Serve": (serving.serve, serving.token),
-    "Try": (demo.demo,),
+    "Try": (demo.demo, experimenting.experiment),
 }
 for _panel, _commands in _PANELS.items():
     for _command in _commands:

@@ -157,7 +157,8 @@ def sum_prototypes(store: Store, config: Config, progress: Progress = lambda wha
             yield store.read(unit)
             progress("prototypes", done, len(units))
 
-    return total(parts(), second_order=config.the_recipe().second_order)
+    recipe = config.the_recipe()
+    return total(parts(), second_order=recipe.second_order, expansion=recipe.expansion)
 
 
 def write_prototypes(store: Store, prototypes: Prototypes, key: str) -> None:

@@ -62,7 +62,9 @@ class SafeClassifier:
             rows.setdefault(place, []).append(row)
         self.shards_ = {name: samples.take(chosen).canonical() for name, chosen in sorted(rows.items())}
         self.adapters_: dict[str, Adapters] = {}
-        self.prototypes_ = total(self.shards_.values(), second_order=self.recipe_.second_order)
+        self.prototypes_ = total(
+            self.shards_.values(), second_order=self.recipe_.second_order, expansion=self.recipe_.expansion
+        )
         self._build()
         return self
 

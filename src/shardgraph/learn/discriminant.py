@@ -1,6 +1,8 @@
 """Second-order prototypes: a linear discriminant from the integer sums, solved from scratch at every build.
 
     mu_k = class means    Sigma = shared within-class covariance, shrunk: (1 - s) Sigma + s tr(Sigma) / F I
+    s = x / (1 + x), x = max(2 (F / (n - K))^3, (16 K / n)^2), unless the recipe has a constant: few samples tell
+    little of a covariance's F dimensions, or of K means
     score_k(x) = x' Sigma^-1 mu_k - 1/2 mu_k' Sigma^-1 mu_k
 
 To forget, integers are subtracted and this is solved again: nothing is downdated, so nothing is remembered.
@@ -12,26 +14,31 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from shardgraph.learn.prototypes import SCALE, Prototypes
+from shardgraph.data.samples import Samples
+from shardgraph.learn.prototypes import SCALE, Prototypes, describe
 
 
 @dataclass(frozen=True)
 class Discriminant:
-    """A linear classifier on normalised features: weights [F, K] and biases [K], float32."""
+    """A linear classifier on what describes a sample: weights [F, K] and biases [K], float32."""
 
     weights: Tensor
     biases: Tensor
+    expansion: int
 
-    def scores(self, unit: Tensor) -> Tensor:
-        """The discriminant's scores [n, K] of normalised features [n, F]."""
-        return unit @ self.weights + self.biases
+    def scores(self, samples: Samples) -> Tensor:
+        """The discriminant's scores [n, K]."""
+        described = torch.from_numpy(describe(samples, self.expansion)).float() / SCALE
+        return described @ self.weights + self.biases
 
 
-def discriminant(prototypes: Prototypes, shrinkage: float) -> Discriminant:
+def discriminant(prototypes: Prototypes, shrinkage: float | None = None) -> Discriminant:
     """The discriminant of these sums; a function of them alone."""
     assert prototypes.outer is not None
     counts = prototypes.counts.astype(np.float64)
     means = prototypes.sums / counts[:, None] / SCALE
+    if shrinkage is None:
+        shrinkage = _shrinkage(means.shape[1], counts)
     between = (means * counts[:, None]).T @ means
     within = (prototypes.outer / float(SCALE) ** 2 - between) / max(counts.sum() - len(counts), 1.0)
     spread = np.trace(within) / len(within)
@@ -40,4 +47,12 @@ def discriminant(prototypes: Prototypes, shrinkage: float) -> Discriminant:
     factor = torch.linalg.cholesky(torch.from_numpy(shrunk))
     weights = torch.cholesky_solve(torch.from_numpy(means.T.copy()), factor)
     biases = -0.5 * (torch.from_numpy(means.T.copy()) * weights).sum(dim=0)
-    return Discriminant(weights.float(), biases.float())
+    return Discriminant(weights.float(), biases.float(), prototypes.expansion)
+
+
+def _shrinkage(width: int, counts: np.ndarray) -> float:
+    """How far towards a sphere, from the retained samples alone; the rule was chosen on held-out training data."""
+    dimensions = width / max(counts.sum() - len(counts), 1.0)
+    means = len(counts) / counts.sum()
+    x = max(2 * dimensions**3, (16 * means) ** 2, 1e-3)
+    return x / (1 + x)

@@ -4,8 +4,9 @@
     SAFE(z) = (1 - lambda) M(z) + lambda Proto(z),  lambda = exp(-m / 100)    (paper, section 6)
 
 m is the mean number of samples that an adapter was trained on. With second-order prototypes both parts are
-standardised per sample first, and lambda is a constant of the recipe. A class without a sample left is not
-predicted; one without an adapter (its groups hold nothing to compare it with) is left to the prototypes.
+standardised per sample first, and lambda = 0.6 + 0.35 exp(-p / 100), p the number of samples an adapter, unless the
+recipe has a constant. A class without a sample left is not predicted; one without an adapter (its groups hold nothing
+to compare it with) is left to the prototypes.
 """
 
 import math
@@ -33,9 +34,10 @@ def mixing_weight(groups: Sequence[tuple[int, int]], recipe: Recipe) -> float:
     """lambda, from (samples, adapters) of every group; recomputed from what is retained at every build."""
     if not recipe.prototypes:
         return 0.0
-    if recipe.second_order:
-        return recipe.mixing
     adapters = sum(count for _, count in groups)
+    if recipe.second_order:
+        each = sum(samples for samples, _ in groups) / max(adapters, 1)
+        return 0.6 + 0.35 * math.exp(-each / 100) if recipe.mixing is None else recipe.mixing
     return math.exp(-sum(samples * count for samples, count in groups) / adapters / 100) if adapters else 1.0
 
 
@@ -55,7 +57,7 @@ class Model:
     voices: Callable[[Samples], Tensor] | None  # the logits [n, A] of all adapters; None if there is none
     average: Tensor  # [A, K] the mean over a class's adapters
     voiced: Tensor  # [K] whether the class has an adapter
-    similarity: Callable[[Tensor], Tensor]  # unit features [n, F] -> the prototypes' scores [n, K]
+    similarity: Callable[[Samples], Tensor]  # the prototypes' scores [n, K]
     weight: float
     digest: str
 
@@ -100,11 +102,11 @@ class Model:
         return [self.classes[i] for i in self.scores(samples).argmax(axis=1).tolist()]
 
     def _scores(self, samples: Samples) -> Tensor:
-        unit = torch.nn.functional.normalize(torch.from_numpy(samples.features), dim=1)
-        similarity = self.similarity(unit)
-        if self.voices is None:
-            return similarity
-        logits = self.voices(samples) @ self.average
+        similarity = self.similarity(samples)
+        return similarity if self.voices is None else self.mix(self.voices(samples) @ self.average, similarity)
+
+    def mix(self, logits: Tensor, similarity: Tensor) -> Tensor:
+        """The scores [n, K], from the ensemble's mean logits and the prototypes' scores."""
         neutral = logits[:, self.voiced].mean(dim=1, keepdim=True)  # where no adapter speaks, prototypes decide
         logits = torch.where(self.voiced, logits, neutral)
         if self.recipe.second_order:
@@ -112,11 +114,11 @@ class Model:
         return (1 - self.weight) * logits + self.weight * similarity
 
 
-def _similarity(prototypes: Prototypes, recipe: Recipe) -> Callable[[Tensor], Tensor]:
+def _similarity(prototypes: Prototypes, recipe: Recipe) -> Callable[[Samples], Tensor]:
     if recipe.second_order and prototypes.classes:
         return discriminant(prototypes, recipe.shrinkage).scores
     vectors = torch.from_numpy(prototypes.vectors())
-    return lambda unit: unit @ vectors.T
+    return lambda samples: torch.nn.functional.normalize(torch.from_numpy(samples.features), dim=1) @ vectors.T
 
 
 def _standardised(scores: Tensor) -> Tensor:

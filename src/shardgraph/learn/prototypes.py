@@ -1,23 +1,27 @@
 """Class prototypes as exact integer sums, so that removal is exact and instant (paper, section 6).
 
-A feature is normalised, multiplied by 2^15 and rounded to integers x. Per class the sums of x are kept (first order,
+A sample is described by its pooled features, and with an expansion by random features of its tokens too; each part
+is normalised, the whole multiplied by 2^15 and rounded to integers x. Per class the sums of x are kept (first order,
 the paper's prototypes), and over all classes the sum of the outer products x x' (second order). Integer sums do not
 depend on order or history: adding a sample and subtracting it again gives the same bytes. A floating update would
 remember.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import chain
 
 import numpy as np
 
 from shardgraph.data.samples import Samples
 from shardgraph.data.tensorfile import pack, pack_strings, unpack, unpack_strings
 from shardgraph.digest import digest
+from shardgraph.learn.expansion import expand
 
 SCALE = 2**15
-MANY = 4096  # rows that are summed at a time
+MANY = 2048  # rows that are summed at a time
+_NOTHING = np.zeros((0, 0), np.int64)
 BLOCK = 2**20  # rows of one product: float64 products of integers are exact while sums stay below 2^53
 
 
@@ -28,27 +32,37 @@ def quantise(features: np.ndarray) -> np.ndarray:
     return np.rint(x / np.where(norms > 0, norms, 1)[:, None] * SCALE).astype(np.int64)
 
 
+def describe(samples: Samples, expansion: int) -> np.ndarray:
+    """Samples as integers [n, F + expansion * D], or [n, F] without an expansion; each row depends on itself alone."""
+    if not expansion:
+        return quantise(samples.features)
+    parts = (samples.features, expand(samples, expansion * samples.tokens.shape[1]))
+    return quantise(np.concatenate([quantise(part) for part in parts], axis=1))
+
+
 @dataclass(frozen=True)
 class Prototypes:
     """Sums over samples, by class; a value.
 
-    sums    [K, F] int64    per class, the sum of its quantised features
+    sums    [K, F] int64    per class, the sum of what describes its samples
     counts  [K] int64       how many there are
     outer   [F, F] int64    the sum of their outer products over all classes; None where only first order is kept
+    expansion               random features a token dimension, see `describe`
     """
 
     classes: tuple[str, ...] = ()
     sums: np.ndarray = field(default_factory=lambda: np.zeros((0, 0), np.int64))
     counts: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     outer: np.ndarray | None = None
+    expansion: int = 0
 
     def plus(self, samples: Samples) -> "Prototypes":
         """With these samples."""
-        return self._changed(samples.labels, samples.features, 1)
+        return self._changed(samples.labels, describe(samples, self.expansion), 1)
 
     def minus(self, samples: Samples) -> "Prototypes":
         """Without these samples; a class that has none left is gone."""
-        return self._changed(samples.labels, samples.features, -1)
+        return self._changed(samples.labels, describe(samples, self.expansion), -1)
 
     def vectors(self) -> np.ndarray:
         """The unit vectors of the class means [K, F] float32, for the cosine."""
@@ -61,30 +75,31 @@ class Prototypes:
         tensors = {"sums": self.sums, "counts": self.counts}
         if self.outer is not None:
             tensors["outer"] = self.outer[_triangle(len(self.outer))]
+            tensors["expansion"] = np.array([self.expansion])
         return pack(tensors | pack_strings("classes", self.classes))
 
     @classmethod
     def from_bytes(cls, raw: bytes | bytearray) -> "Prototypes":
         """The value that `to_bytes` wrote."""
         tensors = unpack(raw)
-        outer = None
+        outer, expansion = None, 0
         if "outer" in tensors:
+            expansion = int(tensors["expansion"][0])
             size = round((2 * len(tensors["outer"]) + 0.25) ** 0.5 - 0.5)
             outer = np.zeros((size, size), np.int64)
             outer[_triangle(size)] = tensors["outer"]
             outer.T[_triangle(size)] = tensors["outer"]
-        return cls(unpack_strings("classes", tensors), tensors["sums"], tensors["counts"], outer)
+        return cls(unpack_strings("classes", tensors), tensors["sums"], tensors["counts"], outer, expansion)
 
     @property
     def digest(self) -> str:
         return digest(self.to_bytes())
 
-    def _changed(self, labels: Sequence[str], features: np.ndarray, sign: int) -> "Prototypes":
+    def _changed(self, labels: Sequence[str], quantised: np.ndarray, sign: int) -> "Prototypes":
         if not len(labels):
             return self
         classes = tuple(sorted({*self.classes, *labels}))
         index = {label: i for i, label in enumerate(classes)}
-        quantised = quantise(features)
         sums = np.zeros((len(classes), quantised.shape[1]), np.int64)
         counts = np.zeros(len(classes), np.int64)
         mine = [index[label] for label in self.classes]
@@ -95,23 +110,31 @@ class Prototypes:
         np.add.at(counts, rows, sign)
         kept = np.flatnonzero(counts)
         if not len(kept):  # nothing is left, not even how wide it was
-            return Prototypes(outer=None if self.outer is None else np.zeros((0, 0), np.int64))
+            return Prototypes(outer=None if self.outer is None else _NOTHING, expansion=self.expansion)
         outer = None if self.outer is None else _added(self.outer, quantised, sign)
-        return Prototypes(tuple(classes[i] for i in kept), sums[kept], counts[kept], outer)
+        return Prototypes(tuple(classes[i] for i in kept), sums[kept], counts[kept], outer, self.expansion)
 
 
-def total(parts: Iterable[Samples], *, second_order: bool = False) -> Prototypes:
-    """The prototypes of all samples of the parts."""
-    prototypes = Prototypes(outer=np.zeros((0, 0), np.int64) if second_order else None)
+def total(parts: Iterable[Samples], *, second_order: bool = False, expansion: int = 0) -> Prototypes:
+    """The prototypes of all samples of the parts; an expansion goes with the second order only."""
+    expansion = expansion if second_order else 0
+    prototypes = Prototypes(outer=_NOTHING if second_order else None, expansion=expansion)
     labels: list[str] = []
-    features: list[np.ndarray] = []
-    for part in parts:
-        labels += part.labels
-        features.append(part.features.copy())  # not the whole file that it is a view of
+    quantised: list[np.ndarray] = []
+    for piece in chain.from_iterable(map(_pieces, parts)):
+        labels += piece.labels
+        quantised.append(describe(piece, expansion))
         if len(labels) >= MANY:
-            prototypes = prototypes._changed(labels, np.concatenate(features), 1)
-            labels, features = [], []
-    return prototypes._changed(labels, np.concatenate(features), 1) if labels else prototypes
+            prototypes = prototypes._changed(labels, np.concatenate(quantised), 1)
+            labels, quantised = [], []
+    return prototypes._changed(labels, np.concatenate(quantised), 1) if labels else prototypes
+
+
+def _pieces(samples: Samples) -> Iterator[Samples]:
+    """The samples, MANY at a time: what describes them takes more room than they do."""
+    for start in range(0, len(samples), MANY):
+        whole = len(samples) <= MANY
+        yield samples if whole else samples.take(np.arange(start, min(start + MANY, len(samples))))
 
 
 def _added(outer: np.ndarray, quantised: np.ndarray, sign: int) -> np.ndarray:

@@ -18,8 +18,10 @@ class Recipe:
     loss          "ce": cross-entropy inside a group; "bce": one binary problem per adapter
     prototypes    whether class prototypes are mixed in at inference
     method        "second": second-order prototypes, mixed by constants; "safe": the paper's, mixed by lambda(m)
-    shrinkage     of the second-order covariance, between 0 and 1
-    mixing        the weight of second-order prototypes against the adapters, both standardised per sample
+    expansion     random features of the tokens that second-order prototypes use, a token dimension; 0 for none
+    shrinkage     of the second-order covariance, between 0 and 1; None: from the number of retained samples
+    mixing        the weight of second-order prototypes against the adapters, both standardised per sample;
+                  None: from the retained samples an adapter
     """
 
     name: str = "default"
@@ -33,8 +35,9 @@ class Recipe:
     weight_decay: float = 1e-4
     prototypes: bool = True
     method: Literal["second", "safe"] = "second"
-    shrinkage: float = 0.5
-    mixing: float = 0.9
+    expansion: int = 4
+    shrinkage: float | None = None
+    mixing: float | None = None
 
     def __post_init__(self) -> None:
         choices = {
@@ -46,12 +49,13 @@ class Recipe:
         for field, allowed in choices.items():
             if getattr(self, field) not in allowed:
                 raise ConfigError(f"{field} must be one of {', '.join(allowed)}, got {getattr(self, field)!r}")
-        for field, least in (("epochs", 1), ("batch", 1), ("heads", 0)):
+        for field, least in (("epochs", 1), ("batch", 1), ("heads", 0), ("expansion", 0)):
             if getattr(self, field) < least:
                 raise ConfigError(f"{field} must be at least {least}, got {getattr(self, field)}")
         for field in ("shrinkage", "mixing"):
-            if not 0 < getattr(self, field) <= 1:
-                raise ConfigError(f"{field} must be above 0 and at most 1, got {getattr(self, field)}")
+            value = getattr(self, field)
+            if value is not None and not 0 < value <= 1:
+                raise ConfigError(f"{field} must be above 0 and at most 1, got {value}")
         if not self.lr > 0 or self.weight_decay < 0:
             raise ConfigError(f"lr must be > 0 and weight_decay >= 0, got {self.lr} and {self.weight_decay}")
 

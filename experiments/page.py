@@ -1,0 +1,56 @@
+"""Run experiments by name, and build the page of results.
+
+python -m experiments.page > docs/results.md
+"""
+
+import sys
+import tempfile
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from experiments import accuracy, adapters, cost, domains, fine, graphs, instant, prototypes, runs, second
+from experiments.cache import demo
+from experiments.records import RUNS, Records
+from experiments.shown import Shown
+
+RESULTS = Path(__file__).parent / "results"
+EXPERIMENTS: dict[str, Callable[[Records], Shown]] = {
+    module.__name__.rpartition(".")[2]: module.show
+    for module in (second, accuracy, cost, fine, instant, adapters, prototypes, domains, graphs)
+}
+
+HEAD = """# Results
+
+This page is built by `python -m experiments.page > docs/results.md` from the records in `experiments/results/runs`,
+which `python -m experiments.runs --cache CACHE --out experiments/results/runs` writes (NVIDIA H200; seeds 0, 1, 2;
+how to make the cache: [experiments](experiments.md)). Every section is printed by `shardgraph experiment NAME`, which
+also writes it as CSV, JSON, PNG and SVG under `experiments/results/NAME`. Numbers of the paper are marked "paper,
+ViT-L/16": they were measured with another backbone, on full-size images.
+"""
+
+
+def show(names: Iterable[str], records: Records) -> list[Shown]:
+    """The named experiments on these records."""
+    return [EXPERIMENTS[name](records) for name in names]
+
+
+def quick(names: Iterable[str]) -> Records:
+    """What these experiments need, on scikit-learn's digits, on the CPU, in under a minute."""
+    wanted = set(names)
+    with tempfile.TemporaryDirectory() as folder:
+        book = runs.Book(Path(folder) / "digits--pixels.jsonl")
+        if wanted != {"graphs"}:
+            studies = [study for study in runs.STUDIES if study in wanted]
+            runs.run(demo(), book, "cpu", (1, 8, 64, 256), "adapters" in wanted, studies, seeds=(0, 1))
+        return Records({"digits--pixels": book.records})
+
+
+def main() -> None:
+    shown = show(EXPERIMENTS, Records.load(RUNS))
+    for one in shown:
+        one.write(RESULTS)
+    sys.stdout.write("\n\n".join([HEAD.strip(), *(one.markdown("../experiments/results") for one in shown)]) + "\n")
+
+
+if __name__ == "__main__":
+    main()

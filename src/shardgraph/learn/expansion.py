@@ -1,0 +1,63 @@
+"""Random features of the tokens, as exact integers: what second-order prototypes see beside the pooled features.
+
+    psi(z)_j = mean over tokens t of relu(r_j . LN(z_t)),   r_j a vector of random signs, fixed for ever
+
+LN(z_t) is rounded to multiples of 2^-8 first. Products of such integers with signs stay below 2^24, where float32 is
+exact, so the bits are the same in any order, in any company, with any number of threads.
+"""
+
+from collections.abc import Iterator
+from functools import lru_cache
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from shardgraph.data.samples import Samples
+from shardgraph.digest import generator
+
+STEPS = 2**8  # per unit of a normalised token
+TOKENS = 2**14  # rows of one product; bounds memory, changes no bit
+
+
+def expand(samples: Samples, width: int) -> np.ndarray:
+    """The sums over each sample's tokens [n, width] int64."""
+    signs = _signs(samples.tokens.shape[1], width)
+    parts = [_summed(samples, rows, signs) for rows in _blocks(samples.offsets)]
+    return np.concatenate(parts) if parts else np.zeros((0, width), np.int64)
+
+
+def _summed(samples: Samples, rows: range, signs: Tensor) -> np.ndarray:
+    offsets = samples.offsets[rows.start : rows.stop + 1]
+    hidden = (_normalised(samples.tokens[offsets[0] : offsets[-1]]) @ signs).clamp_(min=0)
+    lengths = np.diff(offsets)
+    if (lengths == lengths[0]).all():
+        sums = hidden.view(len(rows), -1, hidden.shape[1]).sum(dim=1, dtype=torch.float64)
+    else:
+        sums = torch.segment_reduce(hidden.double(), "sum", lengths=torch.from_numpy(lengths))
+    return sums.long().numpy()
+
+
+def _normalised(tokens: np.ndarray) -> Tensor:
+    """LayerNorm of every token, in whole steps."""
+    x = torch.from_numpy(np.ascontiguousarray(tokens)).double()
+    x -= x.mean(dim=1, keepdim=True)
+    x /= x.square().mean(dim=1, keepdim=True).add_(1e-6).sqrt_()
+    return x.mul_(STEPS).round_().float()
+
+
+def _blocks(offsets: np.ndarray) -> Iterator[range]:
+    """The samples in runs of at most TOKENS tokens, or of one sample that has more."""
+    start, n = 0, len(offsets) - 1
+    while start < n:
+        stop = max(int(np.searchsorted(offsets, offsets[start] + TOKENS, side="right")) - 1, start + 1)
+        yield range(start, stop)
+        start = stop
+
+
+@lru_cache(maxsize=4)
+def _signs(dim: int, width: int) -> Tensor:
+    """r [dim, width]: a public constant, no part of any training."""
+    assert dim * STEPS < 2**24, "sums of signed steps must be exact in float32"
+    signs = generator(0, "expansion", dim, width).integers(0, 2, (dim, width)) * 2 - 1
+    return torch.from_numpy(signs).float()

@@ -1,0 +1,77 @@
+"""Random features of tokens: exact integers, whatever the company, the order and the threads."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shardgraph.learn import expansion
+from shardgraph.learn.expansion import STEPS, expand
+from shardgraph.learn.prototypes import describe, total
+from tests.strategies import embed, many
+
+
+def samples(count=30, dim=6):
+    return embed(many(count, labels=("ant", "bee", "cat")), dim=dim, most_tokens=5)
+
+
+def naive(sample, width):
+    """The features of one sample in Python's integers, token by token."""
+    signs = expansion._signs(sample.tokens.shape[1], width).int().numpy()
+    sums = np.zeros(width, dtype=object)
+    for token in sample.tokens.astype(np.float64):
+        centred = token - token.mean()
+        steps = [int(x) for x in np.rint(centred / np.sqrt((centred**2).mean() + 1e-6) * STEPS)]
+        sums += [max(0, sum(s * x for s, x in zip(column, steps, strict=True))) for column in signs.T.tolist()]
+    return sums
+
+
+def test_sums_equal_integer_arithmetic_token_by_token():
+    whole = samples()
+    found = expand(whole, 24)
+    for i in range(len(whole)):
+        assert (found[i] == naive(whole.take([i]), 24)).all()
+
+
+@given(rows=st.lists(st.integers(0, 29), min_size=1, max_size=60))
+def test_a_row_does_not_depend_on_its_company(rows):
+    whole = samples()
+    assert np.array_equal(expand(whole.take(rows), 12), expand(whole, 12)[rows])
+
+
+@pytest.mark.parametrize("tokens", [1, 2, 7, 1000])
+def test_where_a_block_ends_changes_nothing(tokens, monkeypatch):
+    whole = samples()
+    expected = expand(whole, 12)
+    monkeypatch.setattr(expansion, "TOKENS", tokens)
+    assert np.array_equal(expand(whole, 12), expected)
+
+
+def test_threads_and_float64_give_the_same_integers():
+    wide = samples(20, dim=512)
+    signs, tokens = expansion._signs(512, 64), expansion._normalised(wide.tokens)
+    exact = tokens.double() @ signs.double()
+    for threads in (1, 2):
+        torch.set_num_threads(threads)
+        assert torch.equal((tokens @ signs).double(), exact)
+    torch.set_num_threads(1)
+
+
+def test_no_sample_has_no_features():
+    assert expand(samples().take([]), 12).shape == (0, 12)
+
+
+def test_both_parts_of_a_description_weigh_the_same():
+    whole = samples()
+    described = describe(whole, 4).astype(float)
+    halves = np.linalg.norm(described[:, :6], axis=1), np.linalg.norm(described[:, 6:], axis=1)
+    assert described.shape == (30, 6 + 24)
+    assert np.allclose(*halves, rtol=1e-3)  # each is rounded
+
+
+def test_subtracting_gives_the_bytes_of_never_having_added():
+    whole = samples()
+    left = total([whole], second_order=True, expansion=3).minus(whole.take([4, 9]))
+    kept = [i for i in range(30) if i not in (4, 9)]
+    assert left.to_bytes() == total([whole.take(kept)], second_order=True, expansion=3).to_bytes()
