@@ -5,11 +5,13 @@ withheld sample is in its neighbourhood. The prototypes are served without the w
 allow exactly. So the model is a function of what is on disk: a process that starts anew serves the same.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from torch import Tensor
+
 from shardgraph.data.catalogue import Row
-from shardgraph.data.samples import TRAIN
+from shardgraph.data.samples import TRAIN, Samples
 from shardgraph.data.store import Store
 from shardgraph.errors import DamagedFile, WorkspaceBusy, WorkspaceError
 from shardgraph.forget.build import PROTOTYPES, SUBTRACTED, prototypes_key, wanted_groups
@@ -24,21 +26,41 @@ Key = tuple[str, tuple[int, ...]]
 
 
 class Shelf:
-    """The served adapters in memory, by name and digest; what is not served any more is dropped."""
+    """The served parts in memory, by name and digest; what is not served any more is dropped with the next model.
+
+    The sums of the manifest are kept beside the served ones: they are what a cancelled request gives back.
+    """
 
     def __init__(self) -> None:
-        self._held: dict[str, tuple[str, Adapters]] = {}
+        self._groups: dict[str, tuple[str, Adapters]] = {}
+        self._sums: dict[str, Prototypes] = {}
+        self._similarity: tuple[str, Callable[[Samples], Tensor]] | None = None
 
-    def take(self, root: Path, groups: Mapping[str, str]) -> dict[str, Adapters]:
+    def adapters(self, root: Path, groups: Mapping[str, str]) -> dict[str, Adapters]:
         """The adapters of these groups; read from disk where they are not here."""
-        kept = {name: held for name, held in self._held.items() if groups.get(name) == held[0]}
+        kept = {name: held for name, held in self._groups.items() if groups.get(name) == held[0]}
         new = {name: (value, load_group(root, name, value)) for name, value in groups.items() if name not in kept}
-        self._held = kept | new
-        return {name: adapters for name, (_, adapters) in self._held.items()}
+        self._groups = kept | new
+        return {name: adapters for name, (_, adapters) in self._groups.items()}
+
+    def prototypes(self, root: Path, expected: str) -> Prototypes:
+        """The manifest's prototypes."""
+        return self._sums.get(expected) or load_prototypes(root, expected)
+
+    def assemble(
+        self, adapters: dict[str, Adapters], whole: Prototypes, rest: Prototypes, of: Config, device: str
+    ) -> Model:
+        """The model of adapters and `rest`, which is `whole` without what is withheld; both are kept."""
+        same = self._similarity is not None and self._similarity[0] == rest.digest
+        similarity = self._similarity[1] if self._similarity and same else None
+        model = Model.assemble(adapters, rest, of.the_recipe(), of.seed, device, similarity)
+        self._sums = {whole.digest: whole, rest.digest: rest}
+        self._similarity = rest.digest, model.similarity
+        return model
 
     def clear(self) -> None:
-        """Drop all of them."""
-        self._held = {}
+        """Drop all of it."""
+        self._groups, self._sums, self._similarity = {}, {}, None
 
 
 def served_key(store: Store) -> Key:
@@ -56,8 +78,8 @@ def served_model(store: Store, config: Config, shelf: Shelf, device: str) -> Mod
         rows = withheld_rows(store)
         groups = _clean_groups(store, config, manifest, rows)
         _check_settled(store, config, manifest, rows)
-    prototypes = _without(store, load_prototypes(store.root, manifest.prototypes), rows)
-    model = Model.assemble(shelf.take(store.root, groups), prototypes, config.the_recipe(), config.seed, device)
+    whole = shelf.prototypes(store.root, manifest.prototypes)
+    model = shelf.assemble(shelf.adapters(store.root, groups), whole, _without(store, whole, rows), config, device)
     if not rows and groups == manifest.groups and model.digest != manifest.model_digest:
         raise DamagedFile(
             f"manifest.json of {store.root} is torn or was changed; `shardgraph train --rebuild` mends it"
