@@ -26,7 +26,7 @@ class Process:
         self.log: list[dict] = []
         self.port = self._find_port()
         threading.Thread(target=self._read, daemon=True).start()
-        self.client = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=30)
+        self.client = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=120)
 
     def _find_port(self) -> int:
         said = []
@@ -40,7 +40,7 @@ class Process:
         for line in self._process.stderr:
             self.log.append(json.loads(line) if line.startswith("{") else {"event": "text", "line": line})
 
-    def until_ready(self, seconds: float = 60) -> "Process":
+    def until_ready(self, seconds: float = 240) -> "Process":
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             try:
@@ -51,7 +51,7 @@ class Process:
             time.sleep(0.05)
         raise TimeoutError("the service did not get ready")
 
-    def until_done(self, numbers: list[int], seconds: float = 120) -> list[dict]:
+    def until_done(self, numbers: list[int], seconds: float = 300) -> list[dict]:
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             found = [self.client.get(f"/requests/{number}").json() for number in numbers]

@@ -13,7 +13,7 @@ from shardgraph.data.files import adopt, scratch_file, write_file
 from shardgraph.data.store import Store, shard_unit
 from shardgraph.digest import digest
 from shardgraph.forget.config import Config
-from shardgraph.forget.manifest import Manifest, destroy_group, group_path, load_prototypes, prototypes_path
+from shardgraph.forget.manifest import Manifest, destroy_group, group_path, load_classes, prototypes_path
 from shardgraph.graph import ShardGraph
 from shardgraph.learn.ensemble import mixing_weight, model_digest
 from shardgraph.learn.executors import Executor, GroupResult, GroupTask
@@ -194,7 +194,7 @@ def publish(
     built = [row for row in rows if keys.get(row[0]) == row[1]]
     groups = {name.removeprefix("group:"): d for name, _, d, _, _ in built}
     sums = next(d for name, _, d, _, _ in rows if name == PROTOTYPES)
-    classes = load_prototypes(store.root, sums).classes
+    classes = load_classes(store.root, sums)
     sizes = [(samples, adapters) for _, _, _, samples, adapters in built]
     weight = mixing_weight(sizes, config.the_recipe())
     manifest = Manifest(

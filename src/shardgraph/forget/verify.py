@@ -16,7 +16,7 @@ from shardgraph.errors import FingerprintError, ShardgraphError, VerificationErr
 from shardgraph.forget.build import sum_prototypes, tasks_for, wanted_groups
 from shardgraph.forget.certificate import Certificate, certificate_path, check_certificate
 from shardgraph.forget.execute import MODEL, PUBLISHING, Bench, last_certificate
-from shardgraph.forget.manifest import Manifest, load_group, load_prototypes
+from shardgraph.forget.manifest import Manifest, load_classes, load_group
 from shardgraph.learn.ensemble import model_digest
 from shardgraph.learn.executors import GroupTask
 from shardgraph.learn.fingerprint import difference
@@ -148,7 +148,7 @@ def _model(bench: Bench) -> str:
         return "no model yet"
     for name, expected in manifest.groups.items():
         load_group(root, name, expected)
-    classes = load_prototypes(root, manifest.prototypes).classes
+    classes = load_classes(root, manifest.prototypes)
     found = model_digest(manifest.groups, manifest.prototypes, classes, manifest.weight)
     if found != manifest.model_digest:
         raise VerificationError(f"model_digest should be {found}, the manifest says {manifest.model_digest}")
