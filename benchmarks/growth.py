@@ -3,14 +3,14 @@
     python benchmarks/growth.py [--out results.json] [--figure docs/growth.png]
 
 The cost model has two constants, fitted on the first and last point of the data series: seconds per step and
-seconds per sample and epoch. The line it predicts for the other points, and for all of the groups series, is drawn
-beside what was measured. Each point runs in a process of its own, so that its peak memory is its own.
+seconds per sample, epoch and adapter of its group. The line it predicts for the other points, and for all of the
+groups series, is drawn beside what was measured. Each point runs in a process of its own, so that its peak memory is
+its own.
 """
 
 import argparse
 import json
 import multiprocessing
-import resource
 import tempfile
 import time
 from pathlib import Path
@@ -28,14 +28,22 @@ LEVELS = {16: (4, 4), 64: (8, 8), 256: (16, 16), 1024: (32, 32), 4096: (64, 64)}
 def measure(tasks: list[GroupTask]) -> dict:
     """Seconds and peak memory of training these tasks from their files, one after the other."""
     start = time.perf_counter()
-    sizes = [result.samples for result in SerialExecutor().run(tasks)]
+    results = list(SerialExecutor().run(tasks))
     seconds = time.perf_counter() - start
-    steps = sum(RECIPE.epochs * -(-size // RECIPE.batch) for size in sizes)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return {
-        "groups": len(tasks), "seconds": seconds, "steps": steps, "visits": RECIPE.epochs * sum(sizes),
-        "largest_group": max(sizes), "peak_mb": peak,
-    }  # fmt: skip
+        "groups": len(tasks),
+        "seconds": seconds,
+        "steps": sum(RECIPE.epochs * -(-result.samples // RECIPE.batch) for result in results),
+        "visits": RECIPE.epochs * sum(result.samples * result.adapters for result in results),
+        "largest_group": max(result.samples for result in results),
+        "peak_mb": peak_mb(),
+    }
+
+
+def peak_mb() -> float:
+    """The most memory this process held; unlike getrusage's, not that of the process which started it."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) / 1024
 
 
 def apart(count: int, groups: int) -> dict:
@@ -48,7 +56,7 @@ def apart(count: int, groups: int) -> dict:
 
 
 def fit(points: list[dict]) -> tuple[float, float]:
-    """Seconds per step and per visit, from two points."""
+    """Seconds per step and per visit of a sample by an adapter, from two points."""
     rows = np.array([[p["steps"], p["visits"]] for p in points])
     found = np.linalg.lstsq(rows, np.array([p["seconds"] for p in points]), rcond=None)[0]
     return float(found[0]), float(found[1])

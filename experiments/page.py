@@ -24,7 +24,7 @@ HEAD = """# Results
 This page is built by `python -m experiments.page > docs/results.md` from the records in `experiments/results/runs`,
 which `python -m experiments.runs --cache CACHE --out experiments/results/runs` writes (NVIDIA H200; seeds 0, 1, 2;
 how to make the cache: [experiments](experiments.md)). Every section is printed by `shardgraph experiment NAME`, which
-also writes it as CSV, JSON, PNG and SVG under `experiments/results/NAME`. Numbers of the paper are marked "paper,
+also writes it as CSV, JSON, PNG and SVG to a folder of `experiments/results`. Numbers of the paper are marked "paper,
 ViT-L/16": they were measured with another backbone, on full-size images.
 """
 

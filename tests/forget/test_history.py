@@ -64,7 +64,7 @@ def test_a_classifier_that_forgot_equals_one_that_never_saw(drawn, topology, rec
 def test_a_classifier_that_forgot_everything_holds_nothing(drawn, topology, recipe):
     model = fitted(drawn, topology, recipe).forget([row.id for row in drawn])
     shards, adapters, prototypes, _ = parts(model)
-    nothing = total([], second_order=recipe.second_order).to_bytes()
+    nothing = total([], second_order=recipe.second_order, expansion=recipe.expansion).to_bytes()
     assert (shards, adapters, prototypes) == ({}, {}, nothing)
     assert model.classes_.tolist() == []
 
@@ -148,7 +148,7 @@ def check_promise(world, folder):
         assert found == never_saw(world.workspace, world.here.values(), folder / "never")
     else:
         assert [name for name in found if name.startswith(("shards", "models"))] == []
-        nothing = total([], second_order=world.recipe.second_order).to_bytes()
+        nothing = total([], second_order=world.recipe.second_order, expansion=world.recipe.expansion).to_bytes()
         assert found.get("prototypes.safetensors", nothing) == nothing
     verification = world.workspace.verify(full=True)
     assert verification.ok, verification

@@ -4,6 +4,8 @@ What depends on the adapters alone (the queries' LayerNorm and projection, the h
 model is assembled. Samples go one at a time: all that a sample needs then stays in the caches.
 """
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -54,8 +56,17 @@ class Voices:
         return inca.project(samples, self.attention, self.queries.dtype, str(self.queries.device))
 
     def answer(self, keys: inca.Keys) -> Tensor:
-        """y [n, A] from keys, one sample at a time."""
-        return torch.stack([self._dots(*self._attend_one(keys, i)) for i in range(keys.keys.shape[1])])
+        """y [n, A] from keys, one sample at a time, so that it stays in a core's cache; every core has its share."""
+        n, cores = keys.keys.shape[1], len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+        if n < 2 * cores or keys.keys.is_cuda:
+            return self._answer(keys, range(n))
+        shares = [range(n * i // cores, n * (i + 1) // cores) for i in range(cores)]
+        with ThreadPoolExecutor(cores, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+            return torch.cat(list(pool.map(lambda share: self._answer(keys, share), shares)))
+
+    def _answer(self, keys: inca.Keys, rows: range) -> Tensor:
+        with torch.no_grad():  # which a thread does not inherit
+            return torch.stack([self._dots(*self._attend_one(keys, i)) for i in rows])
 
     def keys_fused(self, samples: Samples) -> "KeysOnDevice":
         """The samples' keys as the GPU's kernels want them."""
