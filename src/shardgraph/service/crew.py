@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from shardgraph.data.catalogue import Catalogue
-from shardgraph.errors import ShardgraphError
-from shardgraph.service.logs import log
+from shardgraph.service.logs import log, place_of
 from shardgraph.service.office import Office
 
 LOOK = 0.05  # seconds between two looks at the catalogue
+RESTART = 1.0  # seconds, at least, between two starts of a worker
 LAST_BATCH = 30.0  # seconds that a worker gets to end its batch
 
 
@@ -95,6 +95,7 @@ class Watcher(threading.Thread):
             if not self._worker.alive:
                 log("worker started again")
                 self._worker.start()
+                self._ending.wait(RESTART)
         catalogue.close()
 
     def end(self) -> None:
@@ -107,8 +108,8 @@ class Watcher(threading.Thread):
         try:
             self._office.sync()
             return True
-        except ShardgraphError as error:
-            log("not in step yet", kind=type(error).__name__)
+        except Exception as error:  # whatever it was, the next look may fare better; until then nothing is swapped
+            log("not in step yet", kind=type(error).__name__, where=place_of(error))
             return False
 
 

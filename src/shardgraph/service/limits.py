@@ -11,8 +11,9 @@ from shardgraph.service.logs import log, place_of
 from shardgraph.service.metrics import Metrics
 from shardgraph.service.problems import unexpected
 
-MOST, MOST_PREDICTED = 4 << 20, 64 << 20  # bytes of a body: of a request, and of what is to be predicted
-MultiPartParser.spool_max_size = MOST_PREDICTED  # what is uploaded stays in memory and never touches a disk
+MOST, MOST_FILES = 4 << 20, 64 << 20  # bytes of a body: of JSON, which the event loop parses, and of files
+FILES = ("/predictions/arrays", "/predictions/images")
+MultiPartParser.spool_max_size = MOST_FILES  # what is uploaded stays in memory and never touches a disk
 
 
 class BodyLimit:
@@ -24,7 +25,7 @@ class BodyLimit:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
-        most = MOST_PREDICTED if scope["path"].startswith("/predictions") else MOST
+        most = MOST_FILES if scope["path"] in FILES else MOST
         said = dict(scope["headers"]).get(b"content-length", b"0")
         if said.isdigit() and int(said) > most:
             answer = JSONResponse({"error": _too_large(most), "kind": "HTTPException"}, 413)

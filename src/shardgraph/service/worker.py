@@ -13,9 +13,9 @@ import sys
 import threading
 from pathlib import Path
 
-from shardgraph.errors import ShardgraphError, WorkspaceBusy
+from shardgraph.errors import WorkspaceBusy
 from shardgraph.forget.workspace import Workspace
-from shardgraph.service.logs import log
+from shardgraph.service.logs import log, place_of
 
 IDLE = 0.5  # seconds between looks where nobody calls
 BUSY = 0.1  # seconds until the lock is tried again
@@ -55,8 +55,8 @@ def work(workspace: Workspace, ears: Ears, grace: float) -> None:
                 ears.wait(IDLE)
         except WorkspaceBusy:
             ears.stopping.wait(BUSY)
-        except ShardgraphError as error:
-            log("trouble", kind=type(error).__name__)
+        except Exception as error:  # a full disk, a damaged file: nothing is lost, and the next try goes on from here
+            log("trouble", kind=type(error).__name__, where=place_of(error))
             ears.stopping.wait(pause)
             pause = min(2 * pause, TROUBLE[1])
 
