@@ -1,6 +1,6 @@
 """The service under load on loopback: predictions at a steady rate while forget requests come in.
 
-    python benchmarks/service.py [--rate 200] [--forgets 100] [--seconds 40] [--out results.json]
+    python benchmarks/service.py [--rate 200] [--forgets 100] [--seconds 60] [--out results.json]
 
 Data is made here: 4,000 samples of 8 tokens x 384 in 20 classes, 32 groups (8 coarse x 4 fine). The service, its worker
 and this client share the machine's cores. Predictions are sent open loop, one sample each: a late answer delays no
@@ -152,7 +152,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--rate", type=float, default=WANTED_RATE)
     parser.add_argument("--forgets", type=int, default=100)
-    parser.add_argument("--seconds", type=float, default=40.0)
+    parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     samples = make(SAMPLES)
