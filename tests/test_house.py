@@ -99,7 +99,7 @@ for name in names:
 print(len([name for name in sys.modules if name.startswith("shardgraph")]))
 """
 
-HEAVY = ("pyarrow", "typer", "rich", "transformers", "PIL", "sklearn", "networkx", "triton")
+HEAVY = ("pyarrow", "typer", "rich", "transformers", "PIL", "sklearn", "networkx", "triton", "ray")
 
 
 def fresh(script, *arguments):

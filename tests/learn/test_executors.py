@@ -3,28 +3,43 @@
 from pathlib import Path
 
 import pytest
+import torch
 
 from shardgraph.data import shardfile
+from shardgraph.data.cluster import Cluster
 from shardgraph.data.samples import concatenate
 from shardgraph.digest import digest
-from shardgraph.errors import DamagedFile, WorkspaceError
+from shardgraph.errors import DamagedFile, FingerprintError, WorkspaceError
 from shardgraph.learn.executors import GroupTask, ProcessExecutor, SerialExecutor, choose_executor
 from shardgraph.learn.executors.choose import FEW
+from shardgraph.learn.executors.ray import RayExecutor, cluster_numerics, train_wave, unlike
+from shardgraph.learn.fingerprint import fingerprint
 from shardgraph.learn.group import train_group
 from shardgraph.learn.recipe import Recipe
+from tests.clusters import nodes
 from tests.strategies import embed, many
 
+OURS = Cluster(cpus=2)  # starts when it is first used
 EXECUTORS = {
     "serial": SerialExecutor,
     "one process": lambda: ProcessExecutor(1),
     "two processes": lambda: ProcessExecutor(2),
+    "ray": lambda: RayExecutor(OURS, fingerprint()),
 }
 RECIPES = [
     Recipe(projection="orthogonal", heads=2, epochs=2, batch=4, lr=0.05),
     Recipe(projection="random", loss="bce", epochs=2, batch=4, lr=0.05),
     Recipe(adapter="linear", epochs=2, batch=4, lr=0.05),
 ]
-every_executor = pytest.mark.parametrize("executor", EXECUTORS)
+every_executor = pytest.mark.parametrize(
+    "executor", [pytest.param(name, marks=pytest.mark.slow if name == "ray" else ()) for name in EXECUTORS]
+)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _ends_with_the_module():
+    yield
+    OURS.close()
 
 
 @pytest.fixture
@@ -105,8 +120,49 @@ def test_a_task_survives_json(files, tmp_path):
         assert GroupTask.from_json(task.to_json()) == task
 
 
-def test_nothing_to_do_needs_no_worker():
+def test_nothing_to_do_needs_no_worker_and_no_cluster():
     assert list(ProcessExecutor(2).run([])) == []
+    assert list(RayExecutor(Cluster("10.0.0.1:6379"), fingerprint()).run([])) == []
+
+
+def test_a_worker_with_other_numerics_refuses_and_says_what_differs(files, tmp_path):
+    task = tasks_for(files, tmp_path)[0]
+    assert unlike(fingerprint()) is None
+    for wanted, words in (
+        (fingerprint() | {"torch": "1.0"}, f"numerics are others: torch is '{torch.__version__}' there, was '1.0'"),
+        ({"kind": "cuda"}, "its GPU is not one that torch can use"),
+    ):
+        if wanted["kind"] == "cuda" and torch.cuda.is_available():
+            continue
+        error = train_wave(wanted, None, [task]).error
+        assert isinstance(error, FingerprintError) and words in str(error)
+
+
+def test_a_worker_that_does_not_see_the_files_refuses(files, tmp_path):
+    task = tasks_for(files, tmp_path)[0]
+    Path(task.members[0][0]).unlink()
+    with pytest.raises(WorkspaceError, match=r"it does not see .*--ray-storage"):
+        raise train_wave(fingerprint(), None, [task]).error
+
+
+@pytest.mark.slow
+def test_a_cluster_whose_gpus_torch_cannot_use_is_refused_and_its_cores_are_used(files, tmp_path):
+    """The GPU is one in name only, so that what it is asked for can be seen anywhere."""
+    if torch.cuda.is_available():
+        pytest.skip("here a GPU would be used")
+    OURS.close()
+    task = tasks_for(files, tmp_path)[0]
+    Path(task.output).touch()
+    with nodes(1) as made:
+        made.add_node(num_cpus=1, num_gpus=1)
+        cluster = Cluster(made.address)
+        assert cluster.slots("GPU") == 1
+        with pytest.raises(FingerprintError, match="no node of the cluster can do this: its GPU is not one"):
+            list(RayExecutor(cluster, {"kind": "cuda"}).run([task]))
+        numerics = cluster_numerics(cluster, "cpu", {})
+        assert numerics == fingerprint()
+        assert [result.name for result in RayExecutor(cluster, numerics).run([task])] == [task.name]
+        cluster.close()
 
 
 def test_many_groups_get_processes_and_a_few_do_not(files, tmp_path):

@@ -8,7 +8,7 @@ import typer
 import shardgraph
 from shardgraph.cli.failures import FAILED
 from shardgraph.cli.opening import opened
-from shardgraph.cli.options import Json, Where, Workers
+from shardgraph.cli.options import ExecutorKind, Json, RayAddress, RayStorage, Where, Workers
 from shardgraph.cli.output import as_bytes, print_facts, print_json, print_table
 from shardgraph.errors import InputError, UnknownSample, VerificationError
 
@@ -43,10 +43,13 @@ def verify(
     workspace: Where,
     full: Annotated[bool, typer.Option("--full", help="Rebuild everything elsewhere and compare the bytes.")] = False,
     workers: Workers = None,
+    executor: ExecutorKind = None,
+    ray_address: RayAddress = None,
+    ray_storage: RayStorage = None,
     as_json: Json = False,
 ) -> None:
     """Check certificates, chain and files; with --full, that the retained samples give this very model."""
-    with opened(workspace, workers) as ws:
+    with opened(workspace, workers, executor=executor, ray_address=ray_address, ray_storage=ray_storage) as ws:
         found = ws.verify(full=full)
     if as_json:
         wrong = [check.detail for check in found.checks if not check.ok]

@@ -9,9 +9,12 @@ import typer
 import shardgraph
 from shardgraph.cli.opening import opened
 from shardgraph.cli.options import (
+    ExecutorKind,
     FromFile,
     Json,
     Label,
+    RayAddress,
+    RayStorage,
     Sample,
     Shard,
     Source,
@@ -70,11 +73,14 @@ def forget(
     reason: Annotated[str, typer.Option(help="Kept with the request; name nobody here.")] = "",
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     workers: Workers = None,
+    executor: ExecutorKind = None,
+    ray_address: RayAddress = None,
+    ray_storage: RayStorage = None,
     as_json: Json = False,
 ) -> None:
     """Forget samples, exactly, and print the certificate's number."""
     request = request_of(sample, source, subject, shard, label, from_file, reason)
-    with opened(workspace, workers) as ws:
+    with opened(workspace, workers, executor=executor, ray_address=ray_address, ray_storage=ray_storage) as ws:
         orders = ws.plan(ws.with_twins(request, threshold) if with_twins else request)
         if orders.rows and not yes:
             _confirm(orders)
@@ -99,9 +105,16 @@ def forget(
     print_json(facts) if as_json else _report(facts)
 
 
-def repair(workspace: Where, workers: Workers = None, as_json: Json = False) -> None:
+def repair(
+    workspace: Where,
+    workers: Workers = None,
+    executor: ExecutorKind = None,
+    ray_address: RayAddress = None,
+    ray_storage: RayStorage = None,
+    as_json: Json = False,
+) -> None:
     """Rebuild what `forget --instant` withdrew."""
-    with opened(workspace, workers) as ws:
+    with opened(workspace, workers, executor=executor, ray_address=ray_address, ray_storage=ray_storage) as ws:
         certificate = ws.repair()
         status = ws.status()
     number = certificate.number if certificate else None

@@ -7,7 +7,7 @@ import typer
 
 from shardgraph.cli.flags import recipe_of, topology_of
 from shardgraph.cli.opening import opened
-from shardgraph.cli.options import Columns, Json, Where, Workers
+from shardgraph.cli.options import Columns, ExecutorKind, Json, RayAddress, RayStorage, Where, Workers
 from shardgraph.cli.output import print_facts, print_json, print_table
 from shardgraph.cli.predictions import Prediction, best, check_suffix, write
 from shardgraph.errors import InputError
@@ -85,6 +85,9 @@ def train(
         ),
     ] = None,
     workers: Workers = None,
+    executor: ExecutorKind = None,
+    ray_address: RayAddress = None,
+    ray_storage: RayStorage = None,
     as_json: Json = False,
 ) -> None:
     """Place what waits in the inbox and train the groups that are missing."""
@@ -108,7 +111,9 @@ def train(
     )
     if device not in (None, "cpu", "cuda"):
         raise InputError(f"device must be cpu or cuda, got {device!r}")
-    with opened(workspace, workers, device=device) as ws:
+    with opened(
+        workspace, workers, device=device, executor=executor, ray_address=ray_address, ray_storage=ray_storage
+    ) as ws:
         manifest = ws.train(graph, how, rebuild=rebuild)
         samples = ws.status()["samples"]
     facts = {

@@ -1,7 +1,8 @@
 """Opening a workspace, as every command does it: what a crash interrupted is finished first."""
 
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from pathlib import Path
 
 import shardgraph
@@ -11,12 +12,31 @@ from shardgraph.cli.progress import Bars
 
 @contextmanager
 def opened(
-    path: Path, workers: int | None = None, *, device: str | None = None, resume: bool = True
+    path: Path,
+    workers: int | None = None,
+    *,
+    device: str | None = None,
+    executor: str | None = None,
+    ray_address: str | None = None,
+    ray_storage: str | None = None,
+    resume: bool = True,
 ) -> Iterator["shardgraph.Workspace"]:
     """The workspace at `path`; print when it is closed, for until then bars may stand on the terminal."""
     bars = Bars()
+    quiet = redirect_stdout(sys.stderr) if executor == "ray" else nullcontext()  # Ray prints what it lost
     try:
-        with shardgraph.Workspace(path, workers=workers, device=device, progress=bars) as workspace:
+        with (
+            quiet,
+            shardgraph.Workspace(
+                path,
+                workers=workers,
+                device=device,
+                executor=executor,
+                ray_address=ray_address,
+                ray_storage=ray_storage,
+                progress=bars,
+            ) as workspace,
+        ):
             for certificate in workspace.resume() if resume else ():
                 bars.close()
                 say(f"finished a forget that had been interrupted: certificate {certificate.number}")

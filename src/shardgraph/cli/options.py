@@ -15,6 +15,35 @@ Workers = Annotated[
     int | None,
     typer.Option(min=1, help="Processes that train groups; the bytes do not depend on it.", show_default="one a core"),
 ]
+_WHERE = "Where it runs (the bytes do not depend on it)"
+ExecutorKind = Annotated[
+    str | None,
+    typer.Option(
+        "--executor",
+        metavar="KIND",
+        help="serial, processes or ray.",
+        show_default="what fits the work",
+        rich_help_panel=_WHERE,
+    ),
+]
+RayAddress = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOST:PORT|auto",
+        help="An existing Ray cluster, of which this machine is a node.",
+        show_default="RAY_ADDRESS, else a cluster on this machine",
+        rich_help_panel=_WHERE,
+    ),
+]
+RayStorage = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL",
+        help="Storage (s3://..., gs://...) that lends the nodes shard files while they train.",
+        show_default="the workspace's own path",
+        rich_help_panel=_WHERE,
+    ),
+]
 Columns = Annotated[
     list[str] | None,
     typer.Option(

@@ -7,9 +7,9 @@ killed run did them already, say) changes no bit: see `shardgraph.data.backbones
 
 import os
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -41,21 +41,56 @@ def embed(
     `InputError` that carries all such ids follows after the last good sample, so that one run finds
     them all and loses nothing. `on_progress` gets the number of records done since its last call.
     """
-    bad: dict[str, str] = {}
+    parts = embed_parts(records, backbone, chunk=chunk, workers=workers)
+    with closing(parts):
+        yield from told(parts, skip_bad=skip_bad, on_bad=on_bad, on_progress=on_progress)
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some records, embedded: the samples of those that could be read, and why the others could not."""
+
+    samples: Samples | None
+    bad: dict[str, str]
+    count: int
+
+
+def embed_parts(
+    records: Iterable[Record], backbone: Backbone, *, chunk: int | None = None, workers: int | None = None
+) -> Generator[Part, None, None]:
+    """Embed records in this process, `chunk` of them at a time."""
     with _crew(backbone, workers) as crew:
-        for part in _in_flight(crew, iter(records), chunk or CHUNKS.get(backbone.modality, _CHUNK)):
+        for part in _in_flight(crew, iter(records), chunk or chunk_of(backbone.modality)):
             samples = _collect(part)
-            bad |= part.bad
-            for name, reason in part.bad.items():
-                if on_bad:
-                    on_bad(name, reason)
-            if on_progress:
-                on_progress(len(part.records))
-            if samples is not None:
-                yield samples
+            yield Part(samples, part.bad, len(part.records))
+
+
+def told(
+    parts: Iterable[Part],
+    *,
+    skip_bad: bool,
+    on_bad: Callable[[str, str], None] | None,
+    on_progress: Callable[[int], None] | None,
+) -> Iterator[Samples]:
+    """The parts' samples, while progress and what cannot be read are told as `embed` says."""
+    bad: dict[str, str] = {}
+    for part in parts:
+        bad |= part.bad
+        for name, reason in part.bad.items():
+            if on_bad:
+                on_bad(name, reason)
+        if on_progress:
+            on_progress(part.count)
+        if part.samples is not None:
+            yield part.samples
     if bad and not skip_bad:
         first = next(iter(bad.values()))
         raise InputError(f"samples must be readable, {some(bad)} cannot be read ({first})", bad)
+
+
+def chunk_of(modality: str) -> int:
+    """How many records make a part."""
+    return CHUNKS.get(modality, _CHUNK)
 
 
 @dataclass

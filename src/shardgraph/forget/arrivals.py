@@ -5,21 +5,27 @@ that this input is arriving (a keyed hash of its name); until it says that it ha
 on where a killed one was, and what is here already counts as done.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from shardgraph.data.backbones.base import Backbone
-from shardgraph.data.backbones.registry import load_backbone
-from shardgraph.data.embedding import embed
+from shardgraph.data.backbones.numerics import decoders
+from shardgraph.data.backbones.registry import backbone_like, load_backbone
+from shardgraph.data.cluster import Cluster
+from shardgraph.data.embedding import Part, embed_parts, told
+from shardgraph.data.embedding_cluster import embed_on
 from shardgraph.data.readers.base import Reader
 from shardgraph.data.records import EMBEDDING, Record
 from shardgraph.data.samples import Samples
-from shardgraph.digest import canonical_json
 from shardgraph.errors import BackboneError, InputError
 from shardgraph.forget.config import Config
 from shardgraph.forget.execute import Bench, log
 from shardgraph.forget.intake import admit_rows
+from shardgraph.learn.executors import best_device
+from shardgraph.learn.fingerprint import Numerics, fingerprint
 
 PRECOMPUTED = {"name": "precomputed"}
 OnBad = Callable[[str, str], None]
@@ -36,18 +42,20 @@ def backbone_identity(spec: str, *, dtype: str, **options: Any) -> dict[str, Any
 
 def the_backbone(config: Config, modality: str) -> Backbone:
     """The workspace's backbone, loaded, if it reads this kind of data and is still the one it was."""
-    identity = config.backbone
-    if modality != identity.get("modality", EMBEDDING):
-        takes = identity.get("modality", EMBEDDING)
+    return backbone_like(_reading(config, modality))
+
+
+def embedding_facts(device: str) -> Numerics:
+    """All that an embedding's bits depend on besides the backbone's identity: numerics, and what decodes."""
+    return fingerprint(device) | decoders()
+
+
+def _reading(config: Config, modality: str) -> dict[str, Any]:
+    """The backbone's identity, if it reads this kind of data."""
+    identity, takes = config.backbone, config.backbone.get("modality", EMBEDDING)
+    if modality != takes:
         raise InputError(f"this workspace's backbone is {identity['name']}, which takes {takes}s; got {modality}s")
-    framing = identity["preprocessing"]
-    square = framing.get("height") if framing.get("height") == framing.get("width") else None
-    options = {"layer": identity["layer"], "device": identity["device"], "dtype": identity["dtype"]}
-    found = load_backbone(identity["name"], size=square, **options)
-    differs = sorted(n for n in identity if canonical_json(found.identity.get(n)) != canonical_json(identity[n]))
-    if differs:
-        raise BackboneError(f"backbone {identity['name']} is not the one that this workspace has: other {differs}")
-    return found
+    return identity
 
 
 def arriving(
@@ -58,9 +66,10 @@ def arriving(
     allow_return: bool,
     skip_bad: bool,
     on_bad: OnBad | None,
+    cluster: Cluster | None = None,
 ) -> Iterator[Samples]:
     """The samples still to be added, embedded; the caller adds each part before it takes the next."""
-    backbone = the_backbone(bench.config, reader.modality)
+    parts = _embedder(bench.config, reader.modality, cluster)
     mark = bench.secrets.mark("arriving", name)
     here = _done(bench, mark, reader, allow_return)
     total, done = len(reader), len(here)
@@ -73,8 +82,22 @@ def arriving(
         bench.progress("embedding", min(done, total), total)
 
     left = (record for record in reader if record.id not in here)
-    yield from embed(left, backbone, skip_bad=skip_bad, on_bad=on_bad, on_progress=on_progress)
+    with closing(parts(left)) as embedded:
+        yield from told(embedded, skip_bad=skip_bad, on_bad=on_bad, on_progress=on_progress)
     log(bench, "arrived", {"input": mark})
+
+
+def _embedder(
+    config: Config, modality: str, cluster: Cluster | None
+) -> Callable[[Iterable[Record]], Generator[Part, None, None]]:
+    """What embeds records: the backbone in this process, or the same one on a cluster's nodes."""
+    if cluster is None:
+        return partial(embed_parts, backbone=the_backbone(config, modality))
+    identity = _reading(config, modality)
+    if identity["device"] == "cuda" and best_device() != "cuda":
+        raise BackboneError("to embed on a cluster's GPUs, the machine that gives the orders must have such a GPU, too")
+    return partial(embed_on, cluster=cluster, identity=identity, wanted=embedding_facts(identity["device"]),
+                   facts=embedding_facts)  # fmt: skip
 
 
 def _done(bench: Bench, mark: str, reader: Reader[Record], allow_return: bool) -> set[str]:

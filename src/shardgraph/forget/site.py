@@ -8,18 +8,20 @@ from typing import Any, Self
 from shardgraph.data.catalogue import Catalogue
 from shardgraph.data.files import sweep
 from shardgraph.data.lock import WriteLock
+from shardgraph.data.staging import sweep_staged
 from shardgraph.data.store import Store
 from shardgraph.errors import DamagedFile, FingerprintError
 from shardgraph.forget import execute, queue
 from shardgraph.forget.certificate import Certificate
 from shardgraph.forget.config import Config
 from shardgraph.forget.manifest import Manifest
+from shardgraph.forget.running import Running
 from shardgraph.forget.secrets import Secrets
 from shardgraph.forget.serving import Key, Shelf
 from shardgraph.forget.verify import problems
 from shardgraph.learn.ensemble import Model
-from shardgraph.learn.executors import best_device, choose_executor, on_gpu
-from shardgraph.learn.fingerprint import Numerics, difference, fingerprint
+from shardgraph.learn.executors import on_gpu
+from shardgraph.learn.fingerprint import Numerics, difference
 
 Progress = Callable[[str, int, int], None]
 
@@ -34,6 +36,9 @@ class Site:
         workers: int | None = None,
         device: str | None = None,
         gpu_memory: int | None = None,
+        executor: str | None = None,
+        ray_address: str | None = None,
+        ray_storage: str | None = None,
         progress: Progress | None = None,
     ) -> None:
         self.root = Path(path)
@@ -42,9 +47,9 @@ class Site:
         self.store = Store(self.root, self.catalogue)
         self.secrets = Secrets.load(self.root)
         self.lock = WriteLock(self.root)
-        self._workers = workers
         self._device = device
         self._gpu_memory = gpu_memory
+        self._run = Running(self.root, executor, workers, ray_address, ray_storage)
         self._progress = progress or (lambda what, done, of: None)
         self._model: Model | None = None
         self._key: Key | None = None  # what the model in memory depends on
@@ -53,19 +58,20 @@ class Site:
     @property
     def device(self) -> str:
         """Where groups train, "cpu" or "cuda": as told, else as the model was built, else the GPU if there is one."""
-        device = self._device or self._built_on() or best_device()
+        device = self._device or self._built_on() or self._run.best_device()
         fits = not self.config.trained or on_gpu(self.config.dims, self.config.the_recipe())
         return device if device == "cpu" or fits else "cpu"
 
     @property
     def numerics(self) -> Numerics:
-        """The fingerprint of this process on that device."""
-        return fingerprint(self.device)
+        """The fingerprint that is worked with on that device: this process's, or that of a cluster's nodes."""
+        return self._run.numerics(self.device, self._built_with)
 
     def close(self) -> None:
         """Close the catalogue, and give the lock back if an interruption left it held."""
         self.lock.release()
         self.catalogue.close()
+        self._run.close()
 
     def __enter__(self) -> Self:
         return self
@@ -78,6 +84,7 @@ class Site:
 
     def _recover(self) -> list[Certificate]:
         sweep(self.root)
+        sweep_staged(self.root)
         if self.config.trained:
             self.store.place()  # else a sample could leave the inbox while its half-placed copy stays
         else:
@@ -99,7 +106,7 @@ class Site:
         return execute.Bench(*parts, self._choose, self._progress, problems)
 
     def _choose(self, tasks: Sequence[Any]) -> Any:
-        return choose_executor(tasks, self._workers, self.device, self._gpu_memory)
+        return self._run.executor(tasks, self.numerics, self._gpu_memory)
 
     def _save(self, config: Config) -> None:
         if config != self.config:
@@ -107,10 +114,13 @@ class Site:
             self.config = config
 
     def _built_on(self) -> str | None:
+        return self._built_with().get("kind")
+
+    def _built_with(self) -> Numerics:
         try:
-            return Manifest.load(self.root).fingerprint.get("kind")
+            return Manifest.load(self.root).fingerprint
         except DamagedFile:  # which `train --rebuild` must be able to mend
-            return None
+            return {}
 
     def _distrust(self) -> None:
         """Make every group and the prototypes work to do."""

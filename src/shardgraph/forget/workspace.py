@@ -107,7 +107,15 @@ class Workspace(Attended):
         """
         with self._writing():
             bench = self._bench()
-            parts = arriving(bench, reader, name, allow_return=allow_return, skip_bad=skip_bad, on_bad=on_bad)
+            parts = arriving(
+                bench,
+                reader,
+                name,
+                allow_return=allow_return,
+                skip_bad=skip_bad,
+                on_bad=on_bad,
+                cluster=self._run.cluster,
+            )
             return sum(self.add(part, allow_return=allow_return) for part in parts)
 
     def train(

@@ -25,10 +25,10 @@ def fingerprint_digest(value: Numerics) -> str:
     return digest("fingerprint", canonical_json(value))
 
 
-def difference(ours: Numerics, theirs: Numerics) -> str:
-    """What differs between two fingerprints, in words."""
+def difference(ours: Numerics, theirs: Numerics, here: str = "here") -> str:
+    """What differs between two fingerprints, in words; `here` says where ours are."""
     names = sorted(n for n in ours.keys() | theirs.keys() if ours.get(n) != theirs.get(n))
-    return "; ".join(f"{n} is {ours.get(n, 'unknown')!r} here, was {theirs.get(n, 'unknown')!r}" for n in names)
+    return "; ".join(f"{n} is {ours.get(n, 'unknown')!r} {here}, was {theirs.get(n, 'unknown')!r}" for n in names)
 
 
 @lru_cache(maxsize=2)

@@ -2,8 +2,11 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, version
 
 import torch
+
+_DECODERS = ("pillow", "tokenizers", "transformers")
 
 
 @contextmanager
@@ -26,3 +29,14 @@ def exact_numerics() -> Iterator[None]:
 def one_thread() -> None:
     """Keep this thread's passes in one thread: each thread has its own count, new ones the machine's."""
     torch.set_num_threads(1)
+
+
+def decoders() -> dict[str, str]:
+    """The versions of what turns payloads into a network's input; those that are not installed are left out."""
+    found = {}
+    for name in _DECODERS:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found

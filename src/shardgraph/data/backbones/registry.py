@@ -1,9 +1,11 @@
 """Backbones by name. A new one is a small file and a line here."""
 
 from importlib import import_module
+from typing import Any
 
 from shardgraph.data.backbones.base import Backbone
 from shardgraph.data.records import IMAGE, TEXT
+from shardgraph.digest import canonical_json
 from shardgraph.errors import BackboneError
 
 DEFAULTS = {IMAGE: "efficientnet-lite0", TEXT: "minilm"}
@@ -42,6 +44,18 @@ def load_backbone(
         raise BackboneError(f"backbone {spec!r} needs a package that is not installed: {problem}") from problem
     backbone: Backbone = make(spec, layer=layer, size=size, device=device, dtype=dtype)
     return backbone
+
+
+def backbone_like(identity: dict[str, Any]) -> Backbone:
+    """The backbone that has this identity, if what is installed is still the one it was."""
+    framing = identity["preprocessing"]
+    square = framing.get("height") if framing.get("height") == framing.get("width") else None
+    options = {"layer": identity["layer"], "device": identity["device"], "dtype": identity["dtype"]}
+    found = load_backbone(identity["name"], size=square, **options)
+    differs = sorted(n for n in identity if canonical_json(found.identity.get(n)) != canonical_json(identity[n]))
+    if differs:
+        raise BackboneError(f"backbone {identity['name']} is not the one that this workspace has: other {differs}")
+    return found
 
 
 def names() -> list[str]:

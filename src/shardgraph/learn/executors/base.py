@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from shardgraph.data import shardfile
 from shardgraph.data.files import read_file
 from shardgraph.data.samples import Samples, concatenate
+from shardgraph.data.staging import fetch, is_remote, size_of
 from shardgraph.digest import digest
 from shardgraph.errors import DamagedFile, WorkspaceError
 from shardgraph.learn.group import train_group
@@ -50,6 +51,10 @@ class GroupResult:
     adapters: int
 
 
+Trained = tuple[bytes, int, int]
+"""A group's file, the samples it saw, its adapters: what `write_result` takes."""
+
+
 class Executor(Protocol):
     """Runs tasks anywhere, in any order and company, with the same bytes."""
 
@@ -60,7 +65,22 @@ class Executor(Protocol):
 
 def task_bytes(task: GroupTask) -> int:
     """How many bytes of samples a task reads."""
-    return sum(Path(path).stat().st_size for path, _ in task.members + task.others)
+    return sum(size_of(path) for path, _ in task.members + task.others)
+
+
+def waves(tasks: Sequence[GroupTask], memory: int) -> Iterator[list[GroupTask]]:
+    """The tasks in order, cut so that a wave's files take at most `memory` bytes, or are one task's."""
+    wave: list[GroupTask] = []
+    used = 0
+    for task in tasks:
+        size = task_bytes(task)
+        if wave and used + size > memory:
+            yield wave
+            wave, used = [], 0
+        wave.append(task)
+        used += size
+    if wave:
+        yield wave
 
 
 def load_task(task: GroupTask) -> tuple[Samples, tuple[str, ...]]:
@@ -72,11 +92,16 @@ def load_task(task: GroupTask) -> tuple[Samples, tuple[str, ...]]:
     return (parts[0] if len(parts) == 1 else concatenate(parts)).canonical(), classes
 
 
-def run_task(task: GroupTask) -> GroupResult:
-    """Train one group in this process and write its file."""
+def train_task(task: GroupTask) -> Trained:
+    """Train one group in this process; nothing is written."""
     samples, classes = load_task(task)
     adapters = train_group(task.name, samples, classes, Recipe.from_json(task.recipe), task.seed)
-    return write_result(task, adapters.to_bytes(), len(samples), len(classes))
+    return adapters.to_bytes(), len(samples), len(classes)
+
+
+def run_task(task: GroupTask) -> GroupResult:
+    """Train one group in this process and write its file."""
+    return write_result(task, *train_task(task))
 
 
 def write_result(task: GroupTask, raw: bytes, samples: int, adapters: int) -> GroupResult:
@@ -96,7 +121,7 @@ def write_result(task: GroupTask, raw: bytes, samples: int, adapters: int) -> Gr
 
 
 def _load(path: str, expected: str) -> Samples:
-    raw = read_file(Path(path))
+    raw = fetch(path) if is_remote(path) else read_file(Path(path))
     if digest(raw) != expected:
         raise DamagedFile(f"{path} is torn or was changed: restore it from a backup")
     return shardfile.from_bytes(raw)

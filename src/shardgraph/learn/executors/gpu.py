@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import torch
 
 from shardgraph.learn.cuda.train import train_groups
-from shardgraph.learn.executors.base import GroupResult, GroupTask, load_task, task_bytes, write_result
+from shardgraph.learn.executors.base import GroupResult, GroupTask, Trained, load_task, waves, write_result
 from shardgraph.learn.group import GroupInputs
 from shardgraph.learn.recipe import Recipe
 
@@ -25,34 +25,24 @@ class GpuExecutor:
 
     def run(self, tasks: Sequence[GroupTask]) -> Iterator[GroupResult]:
         """The results, wave by wave."""
-        waves = list(_waves(tasks, self.memory))
+        return (write_result(task, *trained) for task, trained in self.train(tasks))
+
+    def train(self, tasks: Sequence[GroupTask]) -> Iterator[tuple[GroupTask, Trained]]:
+        """The groups, wave by wave; nothing is written."""
+        ready = list(waves(tasks, self.memory))
         with ThreadPoolExecutor(1) as reader:
-            ahead = reader.submit(_read, waves[0]) if waves else None
-            for i, wave in enumerate(waves):
+            ahead = reader.submit(_read, ready[0]) if ready else None
+            for i, wave in enumerate(ready):
                 inputs = ahead.result() if ahead else []
-                ahead = reader.submit(_read, waves[i + 1]) if i + 1 < len(waves) else None
+                ahead = reader.submit(_read, ready[i + 1]) if i + 1 < len(ready) else None
                 yield from _train(wave, inputs)
 
 
-def _train(wave: Sequence[GroupTask], inputs: list[GroupInputs]) -> Iterator[GroupResult]:
+def _train(wave: Sequence[GroupTask], inputs: list[GroupInputs]) -> Iterator[tuple[GroupTask, Trained]]:
     recipe = Recipe.from_json(wave[0].recipe)
     for task, group, adapters in zip(wave, inputs, train_groups(inputs, recipe, wave[0].seed), strict=True):
-        yield write_result(task, adapters.to_bytes(), len(group.samples), len(group.classes))
+        yield task, (adapters.to_bytes(), len(group.samples), len(group.classes))
 
 
 def _read(wave: Sequence[GroupTask]) -> list[GroupInputs]:
     return [GroupInputs(task.name, *load_task(task)) for task in wave]
-
-
-def _waves(tasks: Sequence[GroupTask], memory: int) -> Iterator[list[GroupTask]]:
-    wave: list[GroupTask] = []
-    used = 0
-    for task in tasks:
-        size = task_bytes(task)
-        if wave and used + size > memory:
-            yield wave
-            wave, used = [], 0
-        wave.append(task)
-        used += size
-    if wave:
-        yield wave

@@ -1,0 +1,132 @@
+"""Groups as calls to a Ray cluster: shard files are read where a group trains, its adapters come back as bytes.
+
+Only this process writes to the workspace, so that a worker that was given up for lost, and is not, can change nothing.
+A node whose numerics are not the wanted ones would give other bytes: it gets no work.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, closing, nullcontext
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import torch
+
+from shardgraph.data.cluster import Cluster, Unfit
+from shardgraph.data.staging import Staging, is_remote
+from shardgraph.errors import ConfigError, FingerprintError, WorkspaceError
+from shardgraph.learn.executors.base import (
+    GroupResult,
+    GroupTask,
+    Trained,
+    task_bytes,
+    train_task,
+    waves,
+    write_result,
+)
+from shardgraph.learn.fingerprint import Numerics, difference, fingerprint
+
+WORKING_SET = 6  # times a task's files: as read, in float32, projected, and a batch's products
+GPU_WAVE = 8 << 30  # bytes of files that go to a GPU in one call, at most
+
+
+class RayExecutor:
+    """Runs tasks on a cluster's nodes that have these numerics; through `storage` where they do not see our files."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        numerics: Numerics,
+        *,
+        storage: Staging | None = None,
+        gpu_memory: int | None = None,
+    ) -> None:
+        self.cluster, self.numerics, self.storage, self.gpu_memory = cluster, numerics, storage, gpu_memory
+
+    def run(self, tasks: Sequence[GroupTask]) -> Iterator[GroupResult]:
+        """The results, as they come; what is under way ends with the last one, or with the first error."""
+        if not tasks:
+            return
+        gpus = int(self.numerics["kind"] == "cuda")
+        sizes = {task.name: task_bytes(task) for task in tasks}
+        work = partial(train_wave, self.numerics, self.gpu_memory)
+        staging: AbstractContextManager[Staging | None] = self.storage or nullcontext()
+        with staging as storage:
+            calls = (tuple(_staged(task, storage) for task in wave) for wave in self._waves(tasks, sizes))
+            answers = self.cluster.run(
+                work, calls, gpus=gpus, memory=lambda wave: WORKING_SET * max(sizes[task.name] for task in wave)
+            )
+            with closing(answers):
+                for wave, trained in answers:
+                    for task, one in zip(wave, trained, strict=True):
+                        yield write_result(task, *one)
+
+    def _waves(self, tasks: Sequence[GroupTask], sizes: dict[str, int]) -> Iterator[list[GroupTask]]:
+        """One group a call, the largest first; on GPUs, which train many at once, two calls' worth for each."""
+        largest_first = sorted(tasks, key=lambda task: sizes[task.name], reverse=True)
+        if self.numerics["kind"] == "cpu":
+            return ([task] for task in largest_first)
+        share = sum(sizes.values()) // (2 * max(1, self.cluster.slots("GPU"))) + 1
+        return waves(largest_first, min(share, self.gpu_memory or GPU_WAVE))
+
+
+def train_wave(wanted: Numerics, gpu_memory: int | None, wave: Sequence[GroupTask]) -> list[Trained] | Unfit:
+    """Train groups in this process of a node, if the node has the wanted numerics and sees the files."""
+    if unfit := unlike(wanted) or _blind(wave):
+        return unfit
+    if wanted["kind"] == "cpu":
+        return [train_task(task) for task in wave]
+    from shardgraph.learn.executors.gpu import GpuExecutor  # needs Triton, which only comes with a GPU
+
+    return [trained for _, trained in GpuExecutor(gpu_memory).train(wave)]
+
+
+def unlike(wanted: Numerics) -> Unfit | None:
+    """What makes this process unfit for bytes of the wanted numerics, if anything."""
+    device = wanted["kind"]
+    if device == "cuda" and not torch.cuda.is_available():
+        return Unfit(FingerprintError("its GPU is not one that torch can use"))
+    found = fingerprint(device)
+    if found == wanted:
+        return None
+    return Unfit(FingerprintError(f"its numerics are others: {difference(found, wanted, 'there')}"))
+
+
+def cluster_device(cluster: Cluster) -> str:
+    """Where groups train on a cluster when nobody says: on its GPUs, if it has any."""
+    return "cuda" if cluster.slots("GPU") else "cpu"
+
+
+def cluster_numerics(cluster: Cluster, device: str, built: Numerics) -> Numerics:
+    """The numerics to work with: those of the model that was built, if a node has them; else this machine's, if a node
+    has them; else those that most nodes have."""
+    own = fingerprint(device) if device == "cpu" or torch.cuda.is_available() else None
+    if own is not None and cluster.own:
+        return own
+    answers = list(cluster.ask(partial(fingerprint, device), "GPU" if device == "cuda" else "CPU").values())
+    if not answers:
+        raise ConfigError(f"no node of the cluster at {cluster.address} has what device {device!r} needs")
+    for wished in (built, own):
+        if wished in answers:
+            assert wished
+            return wished
+    most, _ = Counter(tuple(sorted(answer.items())) for answer in sorted(answers, key=str)).most_common(1)[0]
+    return dict(most)
+
+
+def _staged(task: GroupTask, storage: Staging | None) -> GroupTask:
+    if storage is None:
+        return task
+    members = tuple((storage.put(path), digest) for path, digest in task.members)
+    return replace(task, members=members, others=tuple((storage.put(path), digest) for path, digest in task.others))
+
+
+def _blind(wave: Sequence[GroupTask]) -> Unfit | None:
+    """Whether this node does not see a group's files."""
+    for task in wave:
+        for path, _ in task.members + task.others:
+            if not is_remote(path) and not Path(path).exists():
+                remedy = "keep the workspace on a path that all nodes see, or name storage (--ray-storage)"
+                return Unfit(WorkspaceError(f"it does not see {path}; {remedy}"))
+    return None
