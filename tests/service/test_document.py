@@ -1,10 +1,13 @@
 """The OpenAPI document: complete, with examples; whatever it allows gets an answer it describes, and never a 5xx."""
 
 import shutil
+from contextlib import suppress
 
 import pytest
 import schemathesis
 from hypothesis import Phase, given, settings
+from hypothesis.errors import Unsatisfiable
+from schemathesis import GenerationMode
 
 from shardgraph.forget.workspace import Workspace
 from shardgraph.service.tokens import create_token
@@ -67,21 +70,28 @@ def fuzz(documented, examples):
     """Call every operation with what the document allows, and with what it does not."""
     service, token = documented
     schema = schemathesis.openapi.from_url(f"{service.base}/openapi.json")
+    rules = settings(max_examples=examples, phases=[Phase.explicit, Phase.generate], derandomize=True)
     for found in schema.get_all_operations():
+        for mode in GenerationMode:
+            strategy = found.ok().as_strategy(generation_mode=mode)
+            with suppress(Unsatisfiable):  # an operation that takes nothing cannot be sent anything wrong
+                given(case=strategy)(rules(answered(token, mode)))()
 
-        @settings(max_examples=examples, phases=[Phase.explicit, Phase.generate], derandomize=True)
-        @given(case=found.ok().as_strategy())
-        def answered(case):
-            response = case.call(headers={"Authorization": f"Bearer {token}"}, timeout=20)
-            case.validate_response(response, checks=ANSWERS)
 
-        answered()
+def answered(token, mode):
+    """A call is answered as the document says; nothing that is sent makes it fail."""
+
+    def call(case):
+        response = case.call(headers={"Authorization": f"Bearer {token}"}, timeout=20)
+        case.validate_response(response, checks=ANSWERS if mode == GenerationMode.POSITIVE else ANSWERS[:1])
+
+    return call
 
 
 def test_what_the_document_allows_is_answered_as_it_says(documented):
-    fuzz(documented, 8)
+    fuzz(documented, 5)
 
 
 @pytest.mark.slow
 def test_what_the_document_allows_is_answered_as_it_says_many_times(documented):
-    fuzz(documented, 100)
+    fuzz(documented, 60)

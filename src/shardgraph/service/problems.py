@@ -60,7 +60,8 @@ async def _on_purpose(request: Request, error: Exception) -> JSONResponse:
 
 async def _http(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
-    return _answer(error.status_code, str(error.detail), "HTTPException", dict(error.headers or {}))
+    status = 422 if error.status_code == 400 else error.status_code  # a body that is no text, to FastAPI
+    return _answer(status, str(error.detail), "HTTPException", dict(error.headers or {}))
 
 
 async def _invalid(request: Request, error: Exception) -> JSONResponse:
