@@ -38,6 +38,8 @@ class Attended(Site):
     @property
     def served(self) -> bool:
         """Whether a process serves this workspace."""
+        if not (self.root / SERVING).exists():
+            return False
         try:
             with self.serving_lock():
                 return False
