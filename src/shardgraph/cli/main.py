@@ -15,6 +15,7 @@ from shardgraph.cli import (
     intake,
     learning,
     reporting,
+    serving,
     sourcing,
     twinning,
 )
@@ -34,6 +35,7 @@ _PANELS = {
     "Forget": (twinning.twins, forgetting.plan, forgetting.forget, forgetting.repair),
     "Share": (granting.grant, granting.revoke, granting.rights, granting.provision),
     "Prove": (checking.verify, checking.status, checking.certificate, checking.verify_certificate, reporting.report),
+    "Serve": (serving.serve, serving.token),
     "Try": (demo.demo, experimenting.experiment),
 }
 for _panel, _commands in _PANELS.items():

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from shardgraph.errors import DamagedFile
+from shardgraph.errors import DamagedFile, WorkspaceBusy
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS samples (
@@ -49,12 +49,28 @@ CREATE TABLE IF NOT EXISTS sources ( -- what is known about who gave the data
 CREATE TABLE IF NOT EXISTS privacy ( -- what groups with private edges have released, and what was removed since
   name TEXT PRIMARY KEY, value TEXT NOT NULL
 ) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS ledger (
-  number INTEGER PRIMARY KEY AUTOINCREMENT, time TEXT NOT NULL, event TEXT NOT NULL, detail TEXT NOT NULL
+CREATE TABLE IF NOT EXISTS queue (   -- forget requests that a service was given; `wish` is emptied at the end
+  number INTEGER PRIMARY KEY AUTOINCREMENT, state TEXT NOT NULL, received TEXT NOT NULL, deadline TEXT NOT NULL,
+  asker TEXT NOT NULL, reason TEXT NOT NULL, samples INTEGER NOT NULL, wish TEXT NOT NULL,
+  key TEXT UNIQUE,                   -- keyed hash of who asked and the Idempotency-Key
+  body TEXT NOT NULL,                -- keyed hash of what was asked under that key
+  request INTEGER, certificate INTEGER, failure TEXT NOT NULL DEFAULT ''
 );
+CREATE INDEX IF NOT EXISTS by_state ON queue (state);
+CREATE INDEX IF NOT EXISTS by_request ON queue (request);
 CREATE TABLE IF NOT EXISTS withheld ( -- samples whose adapters are out of service while their request waits
   id TEXT NOT NULL, entry INTEGER NOT NULL, PRIMARY KEY (id, entry)
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS moves (   -- every state that an entry of the queue has entered
+  number INTEGER PRIMARY KEY AUTOINCREMENT, entry INTEGER NOT NULL, state TEXT NOT NULL, time TEXT NOT NULL
+);
+CREATE INDEX IF NOT EXISTS by_entry ON moves (entry);
+CREATE TABLE IF NOT EXISTS tokens (  -- who may do what; only hashes of the tokens are kept
+  name TEXT PRIMARY KEY, role TEXT NOT NULL, sources TEXT NOT NULL, hash TEXT NOT NULL, created TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS ledger (
+  number INTEGER PRIMARY KEY AUTOINCREMENT, time TEXT NOT NULL, event TEXT NOT NULL, detail TEXT NOT NULL
+);
 CREATE TABLE IF NOT EXISTS consumers ( -- those who may use a part of the data
   name TEXT PRIMARY KEY,
   provision INTEGER NOT NULL DEFAULT 0 -- whether groups are kept that learned from that part alone
@@ -106,9 +122,11 @@ class Catalogue:
             self._db.execute("BEGIN IMMEDIATE")
             yield self._db
             self._db.execute("COMMIT")
-        except BaseException:
+        except BaseException as error:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
+            if isinstance(error, sqlite3.OperationalError) and "locked" in str(error):
+                raise WorkspaceBusy("another process writes to the catalogue; try again") from error
             raise
 
     @contextmanager

@@ -44,7 +44,7 @@ def write_file(root: Path, path: Path, raw: bytes, mode: int = 0o644) -> None:
 
 def adopt(root: Path, new: Path, path: Path) -> None:
     """Move the synced file `new` to `path`, and destroy what was there."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    _make_folder(path.parent)
     old = None
     if path.exists():
         old = scratch_path(root)
@@ -127,6 +127,14 @@ def sync_folder(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _make_folder(path: Path) -> None:
+    """Make a folder, so that it lasts: a new entry is durable when the folder that holds it is synced."""
+    new = [folder for folder in (path, *path.parents) if not folder.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    for folder in new:
+        sync_folder(folder.parent)
 
 
 def _in_place(root: Path, path: Path) -> bool:

@@ -16,10 +16,10 @@ except ImportError:
 
 
 class WriteLock:
-    """The workspace's exclusive lock; reentrant within one object."""
+    """An exclusive lock of the workspace, reentrant within one object: to write, or (another file) to serve."""
 
-    def __init__(self, root: Path) -> None:
-        self._path = root / "lock"
+    def __init__(self, root: Path, name: str = "lock", doing: str = "writing to") -> None:
+        self._path, self._doing = root / name, doing
         self._descriptor: int | None = None
         self._depth = 0
 
@@ -54,5 +54,5 @@ class WriteLock:
         except BlockingIOError:
             self.release()
             raise WorkspaceBusy(
-                f"another process is writing to {self._path.parent}; wait for it to finish, then try again"
+                f"another process is {self._doing} {self._path.parent}; wait for it to finish, then try again"
             ) from None

@@ -13,18 +13,21 @@ from pathlib import Path
 from shardgraph.data.files import adopt, scratch_file, write_file
 from shardgraph.data.store import Store, shard_unit
 from shardgraph.digest import digest
+from shardgraph.errors import DamagedFile
 from shardgraph.forget.charges import Book, worst_loss
 from shardgraph.forget.config import Config
-from shardgraph.forget.manifest import Manifest, destroy_group, group_path, load_prototypes, prototypes_path
+from shardgraph.forget.manifest import Manifest, destroy_group, group_path, load_classes, prototypes_path
 from shardgraph.graph import ShardGraph
 from shardgraph.learn.ensemble import mixing_weight, model_digest
 from shardgraph.learn.executors import Executor, GroupResult, GroupTask
 from shardgraph.learn.fingerprint import Numerics, fingerprint_digest
 from shardgraph.learn.prototypes import Prototypes, total
 
+SUBTRACTED = "subtracted"  # the key of prototypes of what is listed, while files are still to be rewritten
 PROTOTYPES = "prototypes"  # their row among the built; group rows are prefixed, so no name can collide
 Progress = Callable[[str, int, int], None]
 Choose = Callable[[Sequence[GroupTask]], Executor]
+Announce = Callable[[str], None]  # told a model's digest before the manifest names it
 
 
 @dataclass(frozen=True)
@@ -94,9 +97,16 @@ def build(
     numerics: Numerics,
     choose: Choose,
     progress: Progress = lambda what, done, of: None,
+    announce: Announce = lambda model: None,
 ) -> Manifest:
-    """Make the built state match the wanted one, and publish it. Can be repeated and interrupted."""
+    """Make the built state match the wanted one, and publish it. Can be repeated and interrupted.
+
+    Groups that are to be replaced leave the manifest before their files do, so that it never names what is gone.
+    """
     wanted = wanted_groups(store, config, numerics)
+    build_prototypes(store, config, progress)
+    if not as_published(store, wanted):
+        publish(store, config, wanted, numerics, announce)
     drop_unwanted(store, wanted)
     missing = missing_groups(store, wanted)
     if begin_private(store, config, missing):
@@ -109,8 +119,21 @@ def build(
         for done, result in enumerate(results, start=1):
             _record(store, result, wanted[result.name], outputs[result.name])
             progress("training", done, len(tasks))
-    build_prototypes(store, config, progress)
-    return publish(store, config, wanted, numerics)
+    return publish(store, config, wanted, numerics, announce)
+
+
+def as_published(store: Store, wanted: dict[str, Wanted]) -> bool:
+    """Whether all that the manifest names is there, and built as wanted; true before the first training."""
+    try:
+        manifest = Manifest.load(store.root)
+    except DamagedFile:  # which `train --rebuild` mends
+        return False
+    rows = {name: (key, value) for name, key, value in store.catalogue.all("SELECT name, key, digest FROM built")}
+    sums = rows.get(PROTOTYPES, ("", ""))[1]
+    right = {f"group:{group.name}": group.key for group in wanted.values()}
+    served = {f"group:{name}": value for name, value in manifest.groups.items()}
+    kept = all(rows.get(name) == (right.get(name), value) for name, value in served.items())
+    return not manifest.model_digest or (kept and manifest.prototypes == sums)
 
 
 def begin_private(store: Store, config: Config, groups: Iterable[Wanted]) -> bool:
@@ -184,6 +207,8 @@ def sum_prototypes(store: Store, config: Config, progress: Progress = lambda wha
 def write_prototypes(store: Store, prototypes: Prototypes, key: str) -> None:
     """Write the prototypes' file and its row."""
     raw = prototypes.to_bytes()
+    with store.catalogue.transaction() as db:  # until the row follows the file, they are work to do
+        db.execute("UPDATE built SET key = '' WHERE name = ?", (PROTOTYPES,))
     write_file(store.root, prototypes_path(store.root), raw)
     row = (PROTOTYPES, key, digest(raw), int(prototypes.counts.sum()), 0)
     with store.catalogue.transaction() as db:
@@ -196,7 +221,13 @@ def confirm_prototypes(store: Store, config: Config) -> None:
         db.execute("UPDATE built SET key = ? WHERE name = ?", (prototypes_key(store, config), PROTOTYPES))
 
 
-def publish(store: Store, config: Config, wanted: dict[str, Wanted], numerics: Numerics) -> Manifest:
+def publish(
+    store: Store,
+    config: Config,
+    wanted: dict[str, Wanted],
+    numerics: Numerics,
+    announce: Announce = lambda model: None,
+) -> Manifest:
     """Write the manifest of what is built as wanted, under the numerics it was built with, and return it.
 
     A group whose samples changed since (a training was interrupted) is not built as wanted, and missing.
@@ -206,7 +237,7 @@ def publish(store: Store, config: Config, wanted: dict[str, Wanted], numerics: N
     built = [row for row in rows if keys.get(row[0]) == row[1]]
     groups = {name.removeprefix("group:"): d for name, _, d, _, _ in built}
     sums = next(d for name, _, d, _, _ in rows if name == PROTOTYPES)
-    classes = load_prototypes(store.root, sums).classes
+    classes = load_classes(store.root, sums)
     sizes = [(samples, adapters) for _, _, _, samples, adapters in built]
     weight = mixing_weight(sizes, config.the_recipe())
     manifest = Manifest(
@@ -218,6 +249,7 @@ def publish(store: Store, config: Config, wanted: dict[str, Wanted], numerics: N
         missing=tuple(sorted(set(wanted) - set(groups))),
         fingerprint=numerics,
     )
+    announce(manifest.model_digest)
     manifest.save(store.root)
     return manifest
 

@@ -61,7 +61,7 @@ class Consumers(Site):
         """Train the groups that a right lacks on what it allows, and keep them up to date; how many were trained."""
         with self._writing():
             right = right_of(self.catalogue, consumer)
-            self._check_numerics()
+            self.check_numerics()
             if not right.provision:
                 with self.catalogue.transaction() as db:
                     db.execute("UPDATE consumers SET provision = 1 WHERE name = ?", (consumer,))
@@ -84,6 +84,10 @@ class Consumers(Site):
             name: Answer(serving.model.classes, scores[name], serving.model.digest)
             for name, serving in servings.items()
         }
+
+    def _drop_models(self) -> None:
+        super()._drop_models()
+        self._drop_servings()
 
     def _drop_servings(self) -> None:
         """Give up the models in memory: they may have seen what is leaving."""

@@ -11,16 +11,19 @@ Every step looks at what is there and can be repeated, so recovery is just runni
 
 import json
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from shardgraph.data.samples import TRAIN
 from shardgraph.data.store import Store
 from shardgraph.digest import canonical_json
-from shardgraph.errors import DamagedFile, WorkspaceError
+from shardgraph.errors import DamagedFile, VerificationError, WorkspaceError
+from shardgraph.forget import queue, record
 from shardgraph.forget.build import (
     PROTOTYPES,
+    SUBTRACTED,
     Choose,
     Progress,
     build,
@@ -37,7 +40,7 @@ from shardgraph.forget.certificate import Certificate, issue
 from shardgraph.forget.charges import Book
 from shardgraph.forget.config import Config
 from shardgraph.forget.manifest import Manifest, destroy_group, load_prototypes
-from shardgraph.forget.plan import ForgetPlan
+from shardgraph.forget.plan import ForgetPlan, emptied
 from shardgraph.forget.provision import destroy_strays, provision_all, that_saw
 from shardgraph.forget.rights import forget_rights
 from shardgraph.forget.secrets import Secrets, entry
@@ -47,6 +50,8 @@ from shardgraph.graph import ShardGraph
 from shardgraph.learn.fingerprint import Numerics
 from shardgraph.learn.prototypes import Prototypes
 
+PUBLISHING = "publishing"  # the ledger's event for a model that the manifest is about to name
+MODEL = "json_extract(detail, '$.model')"
 UNDER_WAY = "('accepted', 'erasing', 'retraining')"
 
 
@@ -60,13 +65,20 @@ class Bench:
     numerics: Numerics
     choose: Choose
     progress: Progress
+    check: Callable[["Bench", Iterable[str]], str] = lambda bench, units: ""  # what is wrong, "" if nothing is
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
 
     def build(self) -> Manifest:
         """Build what is missing, and publish it; then what is missing under rights that are provisioned."""
-        manifest = build(self.store, self.config, self.numerics, self.choose, self.progress)
+        manifest = build(self.store, self.config, self.numerics, self.choose, self.progress, self.announce)
         provision_all(self.store, self.config, self.numerics, self.choose, self.progress)
         return manifest
+
+    def announce(self, model: str) -> None:
+        """Tell the ledger which model is about to be published, so that a crash in between leaves no riddle."""
+        last = self.store.catalogue.one(f"SELECT {MODEL} FROM ledger WHERE {MODEL} IS NOT NULL ORDER BY number DESC")
+        if not last or last[0] != self.secrets.mark(model):
+            log(self, PUBLISHING, {"model": self.secrets.mark(model)})
 
     def graph(self) -> ShardGraph:
         """The shard graph as it is now."""
@@ -79,8 +91,11 @@ class Bench:
         return not built or built == self.numerics
 
 
-def accept(bench: Bench, plan: ForgetPlan, instant: bool) -> int:
-    """Take a plan's samples out of the desired state, in one transaction; returns the request's number."""
+def accept(bench: Bench, plan: ForgetPlan, instant: bool, entries: Sequence[int] = ()) -> int:
+    """Take a plan's samples out of the desired state, in one transaction; returns the request's number.
+
+    `entries` are those of the queue that this carries out, if it came through the queue.
+    """
     store = bench.store
     if store.catalogue.rows("id", [row.id for row in plan.rows]) != list(plan.rows):
         raise WorkspaceError("the plan is stale: the workspace changed since; plan again")
@@ -106,13 +121,16 @@ def accept(bench: Bench, plan: ForgetPlan, instant: bool) -> int:
         leaving = [(row.id, number, row.unit, row.split) for row in plan.rows]
         db.executemany("INSERT INTO leaving VALUES (?, ?, ?, ?)", leaving)
         db.executemany("DELETE FROM samples WHERE id = ?", ids)
-        forget_terms(db, plan.request.sources)
+        forget_terms(db, {row.source for row in plan.rows} | {*plan.request.sources})
         db.executemany("UPDATE units SET dirty = 1 WHERE name = ?", sorted({(row.unit,) for row in plan.rows}))
         db.executemany("DELETE FROM built WHERE name = ?", [(f"group:{name}",) for name in plan.groups])
         db.executemany("DELETE FROM provisioned WHERE consumer = ? AND name = ?", provisioned)
         forget_rights(db, plan.rows)
+        queue.start(db, entries, number)
         counted = {"request": number, "samples": len(plan.rows)} | _counted(len(provisioned))
         _log(db, bench, "accepted", counted | _charge(bench, db, plan))
+        if not entries:  # the queue has recorded its own
+            record.note(store.root, bench.secrets, db, [row.id for row in plan.rows])
     return number
 
 
@@ -141,6 +159,7 @@ def finish(bench: Bench, number: int) -> Certificate:
         manifest = bench.build()
     else:
         manifest = Manifest.load(bench.store.root)
+    _check(bench, number, {unit for _, unit, _ in leaving})
     return _close(bench, number, before, manifest, [sample for sample, _, _ in leaving])
 
 
@@ -160,6 +179,27 @@ def repair(bench: Bench) -> Certificate | None:
     return certificate
 
 
+def mend(bench: Bench) -> None:
+    """Publish what is there, if an interrupted training left a manifest that names something else."""
+    with suppress(DamagedFile):  # which `train --rebuild` mends
+        if not torn(bench):
+            return
+        build_prototypes(bench.store, bench.config, bench.progress)
+        numerics = Manifest.load(bench.store.root).fingerprint or bench.numerics
+        if torn(bench):
+            wanted = wanted_groups(bench.store, bench.config, numerics)
+            publish(bench.store, bench.config, wanted, numerics, bench.announce)
+
+
+def torn(bench: Bench) -> bool:
+    """Whether the manifest names other prototypes than those that are there, or these are half written."""
+    row = bench.store.catalogue.one("SELECT key, digest FROM built WHERE name = ?", PROTOTYPES)
+    with suppress(DamagedFile):
+        named = Manifest.load(bench.store.root).prototypes
+        return bool(named and row and (not row[0] or row[1] != named))
+    return False
+
+
 def under_way(bench: Bench) -> list[int]:
     """Requests that were accepted and not finished: a process was interrupted."""
     sql = f"SELECT number FROM requests WHERE state IN {UNDER_WAY} ORDER BY number"
@@ -173,6 +213,7 @@ def _opening(bench: Bench, plan: ForgetPlan) -> dict:
     return {
         "groups": list(plan.groups),
         "asked": sorted(bench.secrets.mark(kind, name) for kind, name in plan.request.selectors()),
+        "emptied": sorted(bench.secrets.mark(kind, name) for kind, name in emptied(bench.store, plan.rows)),
         "inputs": bench.secrets.mark("inputs", *inputs),
         "before": bench.secrets.mark("model", Manifest.load(bench.store.root).model_digest),
     }
@@ -183,13 +224,13 @@ def _withdraw(bench: Bench, leaving: list[tuple[str, str, str]]) -> bool:
     store, config = bench.store, bench.config
     rest = _prototypes_without(bench, [(sample, unit) for sample, unit, split in leaving if split == TRAIN])
     if rest is not None:
-        write_prototypes(store, rest, key="")  # the key names files that are still to be rewritten
+        write_prototypes(store, rest, SUBTRACTED)
     else:
         store.remove(sorted({unit for _, unit, _ in leaving}))
         build_prototypes(store, config, bench.progress)
     numerics = Manifest.load(store.root).fingerprint or bench.numerics
     wanted = wanted_groups(store, config, numerics)
-    publish(store, config, wanted, numerics)
+    publish(store, config, wanted, numerics, bench.announce)
     drop_unwanted(store, wanted)  # a group may have had another name when it saw them
     return rest is not None
 
@@ -230,7 +271,7 @@ def _close(bench: Bench, number: int, before: dict, manifest: Manifest, ids: lis
     facts |= _counted(before.get("provisioned", 0))
     draft = _draft(bench, certificate_number, "forget" if whole else "instant", manifest, **facts)
     certificate = issue(bench.store.root, bench.secrets, draft)
-    marks = {bench.secrets.mark("samples", sample) for sample in ids} | set(before["asked"])
+    marks = {bench.secrets.mark("samples", sample) for sample in ids} | {*before["asked"], *before.get("emptied", ())}
     with bench.store.catalogue.transaction() as db:
         state = "done" if whole else "instant"
         db.executemany(
@@ -241,9 +282,11 @@ def _close(bench: Bench, number: int, before: dict, manifest: Manifest, ids: lis
             "UPDATE requests SET state = ?, finished = ?, opening = '{}' WHERE number = ?",
             (state, bench.now().isoformat(), number),
         )
+        queue.close(db, number, certificate_number, whole=whole)
         model = bench.secrets.mark(manifest.model_digest)
         _log(db, bench, state, {"request": number, "certificate": certificate_number, "model": model})
     bench.store.catalogue.scrub()
+    queue.settle(bench.store.catalogue)
     return certificate
 
 
@@ -282,6 +325,24 @@ def _request(bench: Bench, number: int) -> tuple[bool, str]:
 def _enter(bench: Bench, number: int, state: str) -> None:
     with bench.store.catalogue.transaction() as db:
         db.execute("UPDATE requests SET state = ? WHERE number = ?", (state, number))
+        queue.follow(db, number, state)
+
+
+def _check(bench: Bench, number: int, units: set[str]) -> None:
+    """Verify what came through the queue; if something is wrong its entries fail, and nothing else waits for them."""
+    catalogue = bench.store.catalogue
+    if not catalogue.one("SELECT 1 FROM queue WHERE request = ?", number):
+        return
+    problem = bench.check(bench, units)
+    with catalogue.transaction() as db:
+        if problem:
+            db.execute("UPDATE requests SET state = 'unverified' WHERE number = ?", (number,))
+            entries = db.execute("SELECT number FROM queue WHERE request = ?", (number,)).fetchall()
+            queue.fail(db, [entry for (entry,) in entries], f"erased, but not verified: {problem}")
+        else:
+            queue.follow(db, number, queue.VERIFIED)
+    if problem:
+        raise VerificationError(f"request {number} is erased, but not verified: {problem}")
 
 
 def _log(db: sqlite3.Connection, bench: Bench, event: str, detail: dict) -> None:

@@ -8,12 +8,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from shardgraph.data.files import destroy_with_folder, read_file, write_file
+from shardgraph.data.tensorfile import unpack, unpack_strings
 from shardgraph.digest import canonical_json, digest
 from shardgraph.errors import DamagedFile
 from shardgraph.learn.adapters import Adapters
-from shardgraph.learn.ensemble import Model
 from shardgraph.learn.prototypes import Prototypes
-from shardgraph.learn.recipe import Recipe
 
 
 @dataclass(frozen=True)
@@ -66,10 +65,9 @@ def load_prototypes(root: Path, expected: str) -> Prototypes:
     return Prototypes.from_bytes(_checked(prototypes_path(root), expected))
 
 
-def load_model(root: Path, manifest: Manifest, recipe: Recipe, seed: int, device: str = "cpu") -> Model:
-    """The model that the manifest names, whole in memory."""
-    adapters = {name: load_group(root, name, expected) for name, expected in manifest.groups.items()}
-    return Model.assemble(adapters, load_prototypes(root, manifest.prototypes), recipe, seed, device)
+def load_classes(root: Path, expected: str) -> tuple[str, ...]:
+    """The classes of the prototypes, checked with all the rest of the file, which is not taken apart."""
+    return unpack_strings("classes", unpack(_checked(prototypes_path(root), expected)))
 
 
 def destroy_group(root: Path, name: str) -> None:

@@ -56,14 +56,8 @@ def plan(store: Store, config: Config, secrets: Secrets, request: ForgetRequest)
     """What `request` would do; an error if it names something that was never here."""
     rows, already = _select(store, secrets, request)
     held = {unit: Counter(labels) for unit, labels in store.catalogue.unit_labels().items()}
-    left = {unit: Counter(labels) for unit, labels in held.items()}
-    for row in rows:
-        left[row.unit][row.label] -= 1
-    left = {unit: +labels for unit, labels in left.items() if +labels}
-    affected = _affected(config, held, rows, left)
-    charges, spending = _spent(store, config, rows, [group.name for group in affected])
-    over = set(spending.over) if spending else set()
-    affected += tuple(group for group in graph_over(held, config).groups() if group.name in over) if over else ()
+    left = _left(held, rows)
+    affected, charges, spending = _reached(store, config, held, left, rows)
     rebuilt = [group for group in affected if _learns(group, left)]
     revisited = {unit for group in rebuilt for unit in map(shard_unit, _read(group)) if unit in left}
     samples, whole = _training(left, revisited), _training(held, held)
@@ -82,6 +76,17 @@ def plan(store: Store, config: Config, secrets: Secrets, request: ForgetRequest)
         charges=charges,
         spending=spending,
     )
+
+
+def emptied(store: Store, rows: tuple[Row, ...]) -> list[tuple[str, str]]:
+    """Every (kind, name) of a source, subject, label or shard that loses its last sample with these rows."""
+    found = []
+    for kind, column in (("sources", "source"), ("subjects", "subject"), ("labels", "label"), ("shards", "unit")):
+        leaving = Counter(getattr(row, column) for row in rows)
+        for value in sorted(value for value in leaving if value and (kind != "shards" or value.startswith("shard:"))):
+            if store.catalogue.one(f"SELECT count(*) FROM samples WHERE {column} = ?", value) == (leaving[value],):
+                found.append((kind, value.removeprefix("shard:") if kind == "shards" else value))
+    return found
 
 
 def _select(store: Store, secrets: Secrets, request: ForgetRequest) -> tuple[tuple[Row, ...], tuple[int, ...]]:
@@ -103,6 +108,31 @@ def _select(store: Store, secrets: Secrets, request: ForgetRequest) -> tuple[tup
         names = [name for _, name in unknown]
         raise UnknownSample(f"never seen here: {unknown[0][0].removesuffix('s')} {some(names)}", names)
     return tuple(sorted(found.values(), key=lambda row: row.id.encode())), tuple(sorted(already))
+
+
+def affected_groups(store: Store, config: Config, rows: tuple[Row, ...]) -> tuple[Group, ...]:
+    """The groups that may not be served without the rows: they could have used them, or have no budget left for it."""
+    held = {unit: Counter(labels) for unit, labels in store.catalogue.unit_labels().items()}
+    return _reached(store, config, held, _left(held, rows), rows)[0]
+
+
+def _left(held: Held, rows: tuple[Row, ...]) -> Held:
+    """What is held after the rows have left."""
+    left = {unit: Counter(labels) for unit, labels in held.items()}
+    for row in rows:
+        left[row.unit][row.label] -= 1
+    return {unit: +labels for unit, labels in left.items() if +labels}
+
+
+def _reached(
+    store: Store, config: Config, held: Held, left: Held, rows: tuple[Row, ...]
+) -> tuple[tuple[Group, ...], tuple[Charge, ...], Spending | None]:
+    """The groups that must go when the rows leave, what the others are charged, and what that spends."""
+    affected = _affected(config, held, rows, left)
+    charges, spending = _spent(store, config, rows, [group.name for group in affected])
+    over = set(spending.over) if spending else set()
+    affected += tuple(group for group in graph_over(held, config).groups() if group.name in over) if over else ()
+    return affected, charges, spending
 
 
 def _affected(config: Config, held: Held, rows: tuple[Row, ...], left: Held) -> tuple[Group, ...]:

@@ -11,12 +11,14 @@ from shardgraph.data.lock import WriteLock
 from shardgraph.data.staging import sweep_staged
 from shardgraph.data.store import Store
 from shardgraph.errors import DamagedFile, FingerprintError
-from shardgraph.forget import execute
+from shardgraph.forget import execute, queue
 from shardgraph.forget.certificate import Certificate
 from shardgraph.forget.config import Config
 from shardgraph.forget.manifest import Manifest
 from shardgraph.forget.running import Running
 from shardgraph.forget.secrets import Secrets
+from shardgraph.forget.serving import Key, Shelf
+from shardgraph.forget.verify import problems
 from shardgraph.learn.ensemble import Model
 from shardgraph.learn.executors import on_gpu
 from shardgraph.learn.fingerprint import Numerics, difference
@@ -50,6 +52,8 @@ class Site:
         self._run = Running(self.root, executor, workers, ray_address, ray_storage)
         self._progress = progress or (lambda what, done, of: None)
         self._model: Model | None = None
+        self._key: Key | None = None  # what the model in memory depends on
+        self._shelf = Shelf()
 
     @property
     def device(self) -> str:
@@ -85,11 +89,25 @@ class Site:
             self.store.place()  # else a sample could leave the inbox while its half-placed copy stays
         else:
             self.store.drop_empty_inbox()
-        self._model = None
-        return [execute.finish(self._bench(), number) for number in execute.under_way(self._bench())]
+        self._drop_model()
+        finished = [execute.finish(self._bench(), number) for number in execute.under_way(self._bench())]
+        if self.config.trained:
+            execute.mend(self._bench())
+        queue.settle(self.catalogue)
+        return finished
+
+    def _drop_model(self) -> None:
+        """Give up what is in memory: it may have seen what is leaving."""
+        self._model, self._key = None, None
+        self._shelf.clear()
+
+    def _drop_models(self) -> None:
+        """Give up every model in memory, before samples leave."""
+        self._drop_model()
 
     def _bench(self) -> execute.Bench:
-        return execute.Bench(self.store, self.config, self.secrets, self.numerics, self._choose, self._progress)
+        parts = (self.store, self.config, self.secrets, self.numerics)
+        return execute.Bench(*parts, self._choose, self._progress, problems)
 
     def _choose(self, tasks: Sequence[Any]) -> Any:
         return self._run.executor(tasks, self.numerics, self._gpu_memory)
@@ -113,7 +131,8 @@ class Site:
         with self.catalogue.transaction() as db:
             db.execute("UPDATE built SET key = ''")
 
-    def _check_numerics(self) -> None:
+    def check_numerics(self) -> None:
+        """Raise if the model was built with other numerics than those of this process."""
         built = Manifest.load(self.root).fingerprint
         if built and built != self.numerics:
             raise FingerprintError(

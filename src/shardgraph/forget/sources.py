@@ -61,6 +61,6 @@ def clear_terms(catalogue: Catalogue, name: str) -> None:
 
 
 def forget_terms(db: sqlite3.Connection, names: Iterable[str]) -> None:
-    """Within a forget: drop what is known about sources that were asked for and have no sample left."""
+    """Within a forget: drop what is known about those of the sources that have no sample left."""
     sql = "DELETE FROM sources WHERE name = ? AND name NOT IN (SELECT source FROM samples)"
     db.executemany(sql, [(name,) for name in names])

@@ -1,5 +1,6 @@
 """Workspace: a folder that learns, predicts, forgets exactly, and can prove it."""
 
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,21 +22,24 @@ from shardgraph.errors import (
 )
 from shardgraph.forget import execute
 from shardgraph.forget.arrivals import OnBad, arriving
+from shardgraph.forget.attended import Attended
 from shardgraph.forget.certificate import Certificate, certificate_path
 from shardgraph.forget.config import Config
 from shardgraph.forget.consumers import Consumers
 from shardgraph.forget.intake import admit, aim, arriving_shards, fix
-from shardgraph.forget.manifest import Manifest, load_model
+from shardgraph.forget.manifest import Manifest
 from shardgraph.forget.plan import ForgetPlan, plan
 from shardgraph.forget.portrait import Portrait, portrait
 from shardgraph.forget.private_edges import check_releases, with_budget
 from shardgraph.forget.provision import strays
+from shardgraph.forget.queue import Submission
 from shardgraph.forget.request import ForgetRequest
 from shardgraph.forget.secrets import Secrets
+from shardgraph.forget.serving import Key, served_key, served_model
 from shardgraph.forget.sources import SourceTerms, clear_terms, set_terms, terms_by_source
 from shardgraph.forget.status import status
 from shardgraph.forget.twins import THRESHOLD, Twin, twins
-from shardgraph.forget.verify import Verification, verify
+from shardgraph.forget.verify import Rebuild, Verification, compare_groups, rebuild_of, verify
 from shardgraph.graph import Topology
 from shardgraph.learn.ensemble import Model
 from shardgraph.learn.executors import best_device
@@ -43,8 +47,10 @@ from shardgraph.learn.private.budget import Budget
 from shardgraph.learn.private.terms import PrivacyTerms
 from shardgraph.learn.recipe import Recipe
 
+RETRIES, PAUSE = 40, 0.05  # to load a model while another process writes
 
-class Workspace(Consumers):
+
+class Workspace(Attended, Consumers):
     """An open workspace. Reading needs nothing; writing takes the workspace's lock for as long as it lasts.
 
     `resume` finishes a forget that a crash interrupted, as every command does first.
@@ -132,7 +138,7 @@ class Workspace(Consumers):
         """
         with self._writing():
             if not rebuild:
-                self._check_numerics()
+                self.check_numerics()
             if privacy is not None and budget is not None:
                 privacy = replace(privacy, budget=budget)
             config = with_budget(self.store, fix(self.store, self.config, topology, recipe, privacy), budget)
@@ -152,21 +158,26 @@ class Workspace(Consumers):
     # Predicting
 
     def model(self) -> Model:
-        """The served model, whole in memory; read anew when the manifest has changed."""
-        for _ in range(20):  # a writer may be replacing files just now
-            manifest = Manifest.load(self.root)
-            if not manifest.model_digest:
-                raise WorkspaceError(f"{self.root} has no model yet; run: shardgraph train {self.root}")
-            if self._model is not None and self._model.digest == manifest.model_digest:
+        """The served model, whole in memory; read anew when the manifest has changed, or what is withheld."""
+        for left in reversed(range(RETRIES)):  # a writer may be replacing files just now
+            key = served_key(self.store)
+            if self._model is not None and self._key == key:
                 return self._model
             try:
                 config = Config.load(self.root)
-                self._model = load_model(self.root, manifest, config.the_recipe(), config.seed, best_device())
-            except DamagedFile:
-                if Manifest.load(self.root) == manifest:
+                self._model = served_model(self.store, config, self._shelf, best_device())
+                self._key = key
+            except (DamagedFile, WorkspaceBusy):
+                if not left:
                     raise
+                time.sleep(PAUSE)
         assert self._model is not None
         return self._model
+
+    @property
+    def model_key(self) -> Key | None:
+        """What the model in memory depends on."""
+        return self._key
 
     def predict(self, samples: Samples, consumer: str | None = None) -> list[str]:
         """The predicted class of every sample; by a consumer's model, if one is named."""
@@ -211,7 +222,13 @@ class Workspace(Consumers):
         return replace(request, samples=(*request.samples, *sorted(others))) if others else request
 
     def forget(self, order: ForgetRequest | ForgetPlan, *, instant: bool = False) -> Certificate:
-        """Forget, and return the certificate; what was forgotten before gives the certificate of then."""
+        """Forget, and return the certificate; what was forgotten before gives the certificate of then.
+
+        While a service runs it is asked, and waited for; it rebuilds what it withdraws.
+        """
+        if self.served:
+            request = order if isinstance(order, ForgetRequest) else order.request
+            return self.wait_for(self.submit(Submission(request, asker="command line")).number)
         with self._writing():
             orders = self.plan(order if isinstance(order, ForgetRequest) else order.request)
             if isinstance(order, ForgetPlan) and (orders.rows, orders.groups) != (order.rows, order.groups):
@@ -220,8 +237,7 @@ class Workspace(Consumers):
                 self.catalogue.scrub()  # a reader may have kept the log from being emptied then
                 return self.certificate(orders.already[-1])
             self._check_inputs(orders, instant)
-            self._model = None
-            self._drop_servings()
+            self._drop_models()
             number = execute.accept(self._bench(), orders, instant)
             return execute.finish(self._bench(), number)
 
@@ -230,13 +246,14 @@ class Workspace(Consumers):
         with self._writing():
             if not self.config.trained:
                 return None
-            self._check_numerics()
+            self.check_numerics()
             return execute.repair(self._bench())
 
     def resume(self) -> list[Certificate]:
         """Finish the placement and the forgets that a crash interrupted; not while another process writes."""
         moving = self.config.trained and self.catalogue.count("target IS NOT NULL")
-        if not moving and not execute.under_way(self._bench()) and not strays(self.store):
+        torn = execute.under_way(self._bench()) or execute.torn(self._bench())
+        if not moving and not torn and not strays(self.store):
             return []
         try:
             with self.lock:
@@ -263,7 +280,15 @@ class Workspace(Consumers):
     def verify(self, *, full: bool = False) -> Verification:
         """Check certificates, chain and files; with `full`, rebuild everything elsewhere and compare."""
         with self._writing():  # a writer's files would look torn
-            return verify(self._bench(), full=full)
+            found = verify(self._bench(), full=full)
+        if not full:
+            return found
+
+        def take() -> Rebuild:
+            with self._writing():
+                return rebuild_of(self._bench())
+
+        return Verification((*found.checks, compare_groups(self._bench(), take)), full)
 
     # Looking
 
@@ -299,11 +324,3 @@ class Workspace(Consumers):
 
     def _answering(self, consumer: str | None) -> Model:
         return self.model() if consumer is None else self.model_for(consumer)
-
-    def _check_inputs(self, orders: ForgetPlan, instant: bool) -> None:
-        """Raise before anything changes if the disk has no room, or a file that will be read is damaged."""
-        if last := self.last_certificate():
-            self.certificate(last)  # the next one names it
-        units = orders.reads if not instant else {row.unit for row in orders.rows} & set(orders.reads)
-        sizes = [self.store.read(unit).tokens.nbytes for unit in units]  # which checks its digest
-        check_room(self.root, 3 * max(sizes, default=0) + (1 << 20))

@@ -70,8 +70,12 @@ class Model:
         recipe: Recipe,
         seed: int,
         device: str = "cpu",
+        similarity: Callable[[Samples], Tensor] | None = None,
     ) -> "Model":
-        """The model of these parts; a function of them alone. Its adapters answer on `device`."""
+        """The model of these parts; a function of them alone. Its adapters answer on `device`.
+
+        `similarity` is that of another model with the same prototypes and recipe, to save making it again.
+        """
         groups = [adapters[name] for name in sorted(adapters)]
         classes = prototypes.classes
         index = {label: i for i, label in enumerate(classes)}
@@ -85,7 +89,7 @@ class Model:
             voices=voices_of(groups, recipe, seed, device),
             average=hot / count.clamp(min=1),
             voiced=count > 0,
-            similarity=_similarity(prototypes, recipe),
+            similarity=similarity or _similarity(prototypes, recipe),
             weight=weight,
             digest=model_digest({n: a.digest for n, a in adapters.items()}, prototypes.digest, classes, weight),
         )

@@ -9,7 +9,7 @@ remember.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import chain
 
 import numpy as np
@@ -91,7 +91,7 @@ class Prototypes:
             outer.T[_triangle(size)] = tensors["outer"]
         return cls(unpack_strings("classes", tensors), tensors["sums"], tensors["counts"], outer, expansion)
 
-    @property
+    @cached_property
     def digest(self) -> str:
         return digest(self.to_bytes())
 

@@ -1,7 +1,9 @@
 """Array files opened safely: names in, NumPy arrays out, nothing executed."""
 
+import io
 import json
 import zipfile
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -17,38 +19,52 @@ def load_arrays(path: Path) -> dict[str, np.ndarray]:
     if not path.is_file():
         raise InputError(f"an array file must exist, '{path}' does not")
     if path.suffix == ".npz":
-        return _load_npz(path)
+        return _load_npz(path, path.name)
     if path.suffix == ".safetensors":
         return _load_safetensors(path)
     raise InputError(f"arrays must be in .npz or .safetensors files, got '{path.name}'")
+
+
+def parse_arrays(raw: bytes, most: int) -> dict[str, np.ndarray]:
+    """The arrays of a file that was sent; refused if they would take more than `most` bytes unpacked."""
+    if raw[:2] != b"PK":
+        return _parse_safetensors(raw)
+    try:
+        with zipfile.ZipFile(io.BytesIO(raw)) as packed:
+            size = sum(part.file_size for part in packed.infolist())
+    except (zipfile.BadZipFile, ValueError, NotImplementedError) as problem:
+        raise InputError("what was sent must be a whole .npz or .safetensors file") from problem
+    if size > most:
+        raise InputError(f"arrays must take at most {most:,} bytes unpacked, got {size:,}")
+    return _load_npz(io.BytesIO(raw), "what was sent")
 
 
 def _name(key: str) -> str:
     return _SINGULAR.get(key, key)
 
 
-def _load_npz(path: Path) -> dict[str, np.ndarray]:
+def _load_npz(path: Path | io.BytesIO, called: str) -> dict[str, np.ndarray]:
     arrays: dict[str, np.ndarray] = {}
     try:
         with np.load(path, allow_pickle=False) as file:
             for key in file.files:
                 if _name(key) in NAMES:
-                    arrays[_name(key)] = _plain(file, key, path)
-    except (OSError, zipfile.BadZipFile, ValueError, AttributeError) as problem:
+                    arrays[_name(key)] = _plain(file, key, called)
+    except (OSError, zipfile.BadZipFile, zlib.error, ValueError, AttributeError, NotImplementedError) as problem:
         if isinstance(problem, InputError):
             raise
-        raise InputError(f"'{path.name}' must be a whole .npz file, got {problem}") from problem
+        raise InputError(f"'{called}' must be a whole .npz file, got {problem}") from problem
     return arrays
 
 
-def _plain(file: np.lib.npyio.NpzFile, key: str, path: Path) -> np.ndarray:
+def _plain(file: np.lib.npyio.NpzFile, key: str, called: str) -> np.ndarray:
     try:
         return file[key]
     except ValueError as problem:
         if "pickle" not in str(problem):
             raise
         hint = "save it as a plain array of numbers or fixed-width strings (dtype 'U')"
-        raise InputError(f"'{key}' in '{path.name}' is pickled and is not loaded: {hint}") from problem
+        raise InputError(f"'{key}' in '{called}' is pickled and is not loaded: {hint}") from problem
 
 
 def _load_safetensors(path: Path) -> dict[str, np.ndarray]:
@@ -67,6 +83,16 @@ def _load_safetensors(path: Path) -> dict[str, np.ndarray]:
     except (OSError, SafetensorError) as problem:
         raise InputError(f"'{path.name}' must be a whole .safetensors file, got {problem}") from problem
     return arrays
+
+
+def _parse_safetensors(raw: bytes) -> dict[str, np.ndarray]:
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
+
+    try:
+        return {_name(key): tensor for key, tensor in load(raw).items() if _name(key) in NAMES}
+    except (SafetensorError, KeyError, ValueError, TypeError) as problem:
+        raise InputError("what was sent must be a whole .npz or .safetensors file of plain numbers") from problem
 
 
 def _json_column(key: str, text: str, path: Path) -> np.ndarray:

@@ -33,8 +33,15 @@ def read_arrays(path: str | Path, dtype: str = "float16", *, labelled: bool = Tr
     """
     arrays = load_arrays(Path(path))
     if not labelled:
-        rows = len(arrays.get("tokens", arrays.get("features", ())))
-        arrays.setdefault("labels", np.full(rows, "?"))
+        return samples_from(arrays, dtype)
+    _check_shapes(arrays)
+    return check(_samples(arrays, slice(None), dtype))
+
+
+def samples_from(arrays: dict[str, np.ndarray], dtype: str = "float16") -> Samples:
+    """Samples to predict, out of arrays by name; a label that is missing is "?"."""
+    rows = arrays.get("tokens", arrays.get("features", np.zeros(0)))
+    arrays = {"labels": np.full(len(rows) if rows.ndim else 0, "?")} | arrays
     _check_shapes(arrays)
     return check(_samples(arrays, slice(None), dtype))
 

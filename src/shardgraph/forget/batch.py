@@ -1,0 +1,56 @@
+"""Which waiting requests are carried out together: those that wait for the same groups, the most urgent first."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+
+from shardgraph.data.store import Store
+from shardgraph.forget import queue
+from shardgraph.forget.config import Config
+from shardgraph.forget.plan import affected_groups
+from shardgraph.forget.request import ForgetRequest
+
+
+def next_batch(store: Store, config: Config, grace: float = 0.0) -> list[int]:
+    """The entries to carry out now: the one whose deadline comes first, and all that share groups with it.
+
+    An entry waits for `grace` seconds first, in which it can be cancelled, unless its deadline is nearer.
+    """
+    waiting = queue.listed(store.catalogue, states=(queue.INSTANT,), limit=10_000)
+    ordered = sorted(waiting, key=lambda entry: (datetime.fromisoformat(entry.deadline), entry.number))
+    due = [entry.number for entry in ordered if _due(entry, grace)]
+    if not due:
+        return []
+    return together(due[0], {n: _touched(store, config, n) for n in (entry.number for entry in ordered)})
+
+
+def together(first: int, touched: Mapping[int, set[str]]) -> list[int]:
+    """`first` and all that share something with it, or with one that does: each group is rebuilt once."""
+    batch, reach = [first], set(touched[first])
+    left = [number for number in touched if number != first]
+    while joining := [number for number in left if touched[number] & reach]:
+        batch += joining
+        left = [number for number in left if number not in joining]
+        reach |= {name for number in joining for name in touched[number]}
+    return batch
+
+
+def union(requests: Sequence[ForgetRequest]) -> ForgetRequest:
+    """One request for all that these name."""
+
+    def named(kind: str) -> tuple[str, ...]:
+        return tuple(sorted({name for one in requests for name in getattr(one, kind)}))
+
+    return ForgetRequest(named("samples"), named("sources"), named("subjects"), named("shards"), named("labels"))
+
+
+def _touched(store: Store, config: Config, number: int) -> set[str]:
+    """What an entry has rebuilt and rewritten: groups, and files of samples."""
+    rows = store.catalogue.rows("id", queue.withheld_by(store.catalogue, [number]))
+    groups = affected_groups(store, config, tuple(rows))
+    return {group.name for group in groups} | {row.unit for row in rows}
+
+
+def _due(entry: queue.Entry, grace: float) -> bool:
+    time, wait = datetime.now(UTC), timedelta(seconds=grace)
+    received, deadline = (datetime.fromisoformat(text) for text in (entry.received, entry.deadline))
+    return time >= received + wait or time + wait >= deadline

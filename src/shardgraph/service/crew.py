@@ -1,0 +1,118 @@
+"""The crew beside the office: the worker process, and the watcher that notices what others have done."""
+
+import json
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any, Protocol
+
+from shardgraph.data.catalogue import Catalogue
+from shardgraph.service.logs import log, place_of
+from shardgraph.service.office import Office
+
+LOOK = 0.05  # seconds between two looks at the catalogue
+RESTART = 1.0  # seconds, at least, between two starts of a worker
+LAST_BATCH = 30.0  # seconds that a worker gets to end its batch
+
+
+class Hands(Protocol):
+    """Whoever carries requests out: `Worker`, or a test that wants to see every step."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether it works."""
+        ...
+
+    def start(self) -> None:
+        """Begin, unless begun."""
+        ...
+
+    def call(self, word: str = "go") -> None:
+        """Say that something may have come in."""
+        ...
+
+    def stop(self) -> None:
+        """End after what is under way."""
+        ...
+
+
+class Worker:
+    """The worker process: started, called, started again when it dies, stopped."""
+
+    def __init__(self, root: Path, **options: Any) -> None:
+        module = "shardgraph.service.worker"
+        self._command = [sys.executable, "-m", module, str(root), json.dumps(options)]
+        self._process: subprocess.Popen[str] | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def alive(self) -> bool:
+        """Whether it runs."""
+        return self._process is not None and self._process.poll() is None
+
+    def start(self) -> None:
+        """Start it, unless it runs."""
+        with self._lock:
+            if not self.alive:
+                self._process = subprocess.Popen(self._command, stdin=subprocess.PIPE, text=True)
+
+    def call(self, word: str = "go") -> None:
+        """Tell it something; if it is dead the next start will see for itself."""
+        with self._lock:
+            if self._process is not None and self._process.stdin is not None:
+                try:
+                    print(word, file=self._process.stdin, flush=True)
+                except (BrokenPipeError, ValueError):
+                    log("worker gone")
+
+    def stop(self) -> None:
+        """Let it end its batch, for a while; what is left then is done after the next start."""
+        self.call("stop")
+        if self._process is not None and self._process.stdin is not None:
+            try:
+                self._process.wait(LAST_BATCH)
+            except subprocess.TimeoutExpired:
+                log("batch left for the next start")
+            self._process.stdin.close()
+            self._process.wait()
+
+
+class Watcher(threading.Thread):
+    """Lets the office look again whenever another process has changed the catalogue, and keeps the worker alive."""
+
+    def __init__(self, office: Office, worker: Hands) -> None:
+        super().__init__(name="shardgraph-watcher", daemon=True)
+        self._office, self._worker, self._ending = office, worker, threading.Event()
+
+    def run(self) -> None:
+        """Look until told to end."""
+        catalogue, seen, behind = Catalogue(self._office.reader.root / "catalog.sqlite"), None, False
+        while not self._ending.wait(LOOK):
+            version = (catalogue.one("PRAGMA data_version"), _changed(self._office.reader.root / "manifest.json"))
+            if version != seen or behind:
+                seen, behind = version, not self._look()
+            if not self._worker.alive:
+                log("worker started again")
+                self._worker.start()
+                self._ending.wait(RESTART)
+        catalogue.close()
+
+    def end(self) -> None:
+        """End, and wait for it."""
+        self._ending.set()
+        self.join()
+
+    def _look(self) -> bool:
+        """Whether the office is up to date now."""
+        try:
+            self._office.sync()
+            return True
+        except Exception as error:  # whatever it was, the next look may fare better; until then nothing is swapped
+            log("not in step yet", kind=type(error).__name__, where=place_of(error))
+            return False
+
+
+def _changed(path: Path) -> int:
+    """When a file was last replaced; 0 if it is not there."""
+    return path.stat().st_mtime_ns if path.exists() else 0

@@ -1,0 +1,64 @@
+"""From what is sent to samples: numbers, array files, images and texts, all of bounded size."""
+
+import threading
+from collections.abc import Sequence
+
+import numpy as np
+
+from shardgraph.data.backbones.base import Backbone
+from shardgraph.data.embedding import embed
+from shardgraph.data.readers.arrayfiles import parse_arrays
+from shardgraph.data.readers.arrays import samples_from
+from shardgraph.data.records import EMBEDDING, UNLABELLED, Payload, Record
+from shardgraph.data.samples import Samples, concatenate
+from shardgraph.errors import InputError
+from shardgraph.forget.arrivals import the_backbone
+from shardgraph.forget.config import Config
+from shardgraph.service.schemas import MOST_SAMPLES, Embeddings
+
+MOST_BYTES = 256 << 20  # of arrays, once they are unpacked
+
+
+def from_numbers(sent: Embeddings, config: Config) -> Samples:
+    """The samples of a JSON body."""
+    given = {name: value for name, value in (("tokens", sent.tokens), ("features", sent.features)) if value is not None}
+    try:
+        arrays = {name: np.array(value, np.float64) for name, value in given.items()}
+    except ValueError as error:
+        raise InputError("tokens and features must be rectangular: every sample with as many numbers") from error
+    return _checked(arrays, config)
+
+
+def from_arrays_file(raw: bytes, config: Config) -> Samples:
+    """The samples of an .npz or .safetensors file."""
+    return _checked(parse_arrays(raw, MOST_BYTES), config)
+
+
+class Eye:
+    """The workspace's backbone, loaded when it is first needed and kept."""
+
+    def __init__(self) -> None:
+        self._backbone: Backbone | None = None
+        self._lock = threading.Lock()
+
+    def see(self, payloads: Sequence[Payload], modality: str, config: Config) -> Samples:
+        """The samples of images or texts, embedded."""
+        with self._lock:
+            if self._backbone is None or self._backbone.modality != modality:
+                self._backbone = the_backbone(config, modality)
+            records = [Record(str(i), UNLABELLED, payload) for i, payload in enumerate(payloads)]
+            return concatenate(embed(records, self._backbone))
+
+
+def _checked(arrays: dict[str, np.ndarray], config: Config) -> Samples:
+    takes = config.backbone.get("modality", EMBEDDING)
+    if takes != EMBEDDING:
+        raise InputError(f"this workspace's backbone takes {takes}s, no embeddings from elsewhere")
+    most = max((len(array) for array in arrays.values() if array.ndim), default=0)
+    if most > MOST_SAMPLES:
+        raise InputError(f"one call predicts at most {MOST_SAMPLES} samples, got {most}")
+    samples = samples_from(arrays, config.dtype)
+    dims = (samples.tokens.shape[1], samples.features.shape[1])
+    if dims != config.dims:
+        raise InputError(f"this workspace holds tokens and features of {config.dims} dimensions, got {dims}")
+    return samples

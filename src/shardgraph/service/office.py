@@ -1,0 +1,115 @@
+"""The office: takes requests, and sees to it that what is served never saw what was asked to be forgotten.
+
+A request is accepted in four steps: its entry and what it withholds are committed; the model without that is
+assembled; it is swapped in, and predictions that began with the old one end; the entry becomes instant. Whoever waits
+for the second step while another is at it finds that its own entry was taken along: many requests cost one swap.
+
+Lock order: the desk's mutex or the model's, never one within the other, then the catalogue's transactions. The
+workspace's write lock is the worker's alone.
+"""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from shardgraph.errors import ShardgraphError
+from shardgraph.forget import queue
+from shardgraph.forget.config import Config
+from shardgraph.forget.queue import Entry, Submission
+from shardgraph.forget.serving import served_key
+from shardgraph.forget.workspace import Workspace
+from shardgraph.learn.ensemble import Model
+from shardgraph.service.served import Served, State
+
+
+class Office:
+    """An open workspace and its served model, for the threads of one serving process."""
+
+    def __init__(self, root: Path, *, wake: Callable[[], None] = lambda: None) -> None:
+        self.desk = Workspace(root)  # enters requests, behind its mutex
+        self.workspace = Workspace(root)  # assembles the model, behind the other
+        self.reader = Workspace(root)  # single statements, from any thread
+        self.rights = Workspace(root)  # consumers' models, behind a mutex of their own
+        self.served = Served()
+        self.wake = wake
+        self._entering, self._swapping, self._entitling = threading.Lock(), threading.RLock(), threading.Lock()
+
+    def close(self) -> None:
+        """Stop serving, and close the workspace."""
+        with self._entering, self._swapping:
+            self.served.replace(None)
+            for workspace in (self.desk, self.workspace, self.reader, self.rights):
+                workspace.close()
+
+    def submit(self, what: Submission) -> Entry:
+        """Accept a request: when this returns, nothing that saw what it names is served."""
+        with self._entering:
+            self.desk.config = Config.load(self.desk.root)
+            number = self.desk.submit(what).number
+        try:
+            self.sync(number)
+        except ShardgraphError:
+            with self._entering:
+                if self.desk.request(number).state == queue.RECEIVED:
+                    self.desk.cancel(number)
+            raise
+        self.wake()
+        return self.reader.request(number)
+
+    def cancel(self, number: int) -> Entry:
+        """Take a request back; what was withheld for it is served again."""
+        with self._entering:
+            entry = self.desk.cancel(number)
+        self.sync()
+        return entry
+
+    def retry(self, number: int) -> Entry:
+        """Let a failed request try again."""
+        with self._entering:
+            self.desk.retry(number)
+        self.sync(number)
+        self.wake()
+        return self.reader.request(number)
+
+    def model_for(self, consumer: str) -> Model:
+        """The model of a consumer's right as it is now; to be called while a state is leased."""
+        with self._entitling:
+            return self.rights.model_for(consumer)
+
+    @contextmanager
+    def entitling(self) -> Iterator[Workspace]:
+        """The workspace, to change rights; it takes the write lock, and is busy while the worker has it."""
+        with self._entitling:
+            yield self.rights
+
+    def sync(self, number: int | None = None) -> None:
+        """Serve what may be served now; entries that came in before are instant then.
+
+        With `number`, only if that entry is not yet: another call may have taken it along.
+        """
+        with self._swapping:
+            if number is not None and self.workspace.request(number).state != queue.RECEIVED:
+                return
+            came = queue.listed(self.workspace.catalogue, states=(queue.RECEIVED,), limit=10_000)
+            key = served_key(self.workspace.store)
+            state = self.served.state
+            if not key[0]:
+                self.served.replace(None)  # no model yet: nothing can be wrong with it
+            elif state is None or state.key != key:
+                state = self._swap(state)
+            if came:
+                self.workspace.withhold([entry.number for entry in came], state.id if state else "")
+                self.wake()
+
+    def _swap(self, old: State | None) -> State:
+        self.reader.config = self.workspace.config = Config.load(self.workspace.root)
+        model = self.workspace.model()
+        key = self.workspace.model_key
+        assert key is not None
+        if old is not None and old.model.digest == model.digest:
+            old.key = key
+            return old
+        state = State(self.workspace.tell_served(model, key[1]), model, key)
+        self.served.replace(state)
+        return state

@@ -1,0 +1,79 @@
+"""Serving a workspace: who may listen where, one process at a time, a clean end."""
+
+import ipaddress
+import signal
+import socket
+import sys
+from pathlib import Path
+
+import torch
+import uvicorn
+
+from shardgraph.errors import ConfigError
+from shardgraph.forget.workspace import Workspace
+from shardgraph.service.app import create_app
+from shardgraph.service.crew import Worker
+from shardgraph.service.logs import log
+from shardgraph.service.tokens import any_token
+
+LAST_CALLS = 10  # seconds that calls get to end
+
+
+def serve(
+    root: Path,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    grace: float = 0.0,
+    workers: int | None = None,
+    device: str | None = None,
+    record: Path | None = None,
+) -> None:
+    """Serve until told to end. Another address than loopback needs tokens, for those without one can do everything."""
+    with Workspace(root, device=device) as workspace:
+        if not is_loopback(host) and not any_token(workspace.catalogue):
+            raise ConfigError(f"{host} can be reached by others, and this workspace has no tokens: make one first")
+        workspace.check_numerics()
+        with workspace.serving_lock(), listening(host, port) as listener:
+            if record is not None:
+                workspace.keep_record(record)
+            if replayed := workspace.replay():
+                log("restored workspace", samples=replayed.samples)
+            sys.setswitchinterval(0.0005)  # the event loop should not wait long for a thread that computes
+            torch.set_num_threads(1)  # a prediction is small, and the other cores have work
+            app = create_app(root, Worker(root, grace=grace, workers=workers, device=device))
+            address, found = listener.getsockname()[:2]
+            log("listening", address=address, port=found)
+            config = uvicorn.Config(
+                app,
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                timeout_graceful_shutdown=LAST_CALLS,
+            )
+            for number in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(number, lambda *_: None)  # uvicorn ends on them, and then raises them again
+            uvicorn.Server(config).run(sockets=[listener])
+            log("ended")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches an address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def listening(host: str, port: int) -> socket.socket:
+    """A socket that is bound; port 0 takes a free one."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # so that asyncio sets TCP_NODELAY
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        raise ConfigError(f"cannot listen on {host} port {port}: {error.strerror}") from error
+    return listener

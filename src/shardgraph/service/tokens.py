@@ -1,0 +1,81 @@
+"""Tokens: who may do what. The catalogue keeps a hash of each; the token itself is shown once, when it is made.
+
+A token is `sg.NAME.SECRET`, the secret 32 random bytes: so much randomness needs no slow hash.
+"""
+
+import hashlib
+import hmac
+import json
+import re
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from shardgraph.data.catalogue import Catalogue
+from shardgraph.errors import InputError
+from shardgraph.forget.queue import now
+
+OWNER, OPERATOR, CONSUMER, AUDITOR = "owner", "operator", "consumer", "auditor"
+ROLES = (OWNER, OPERATOR, CONSUMER, AUDITOR)
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_NOBODY = hashlib.sha256(b"nobody").hexdigest()
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Who asks: an owner asks for erasure of its own sources alone."""
+
+    name: str
+    role: str
+    sources: tuple[str, ...] = ()
+
+
+LOCAL = Caller("local", OPERATOR)  # whoever reaches a service that has no tokens, which only loopback does
+
+
+def create_token(catalogue: Catalogue, name: str, role: str, sources: Sequence[str] = ()) -> str:
+    """Make a token, and return it: nobody can read it again."""
+    if not _NAME.fullmatch(name):
+        raise InputError(f"a token's name must be 1 to 64 letters, digits, - or _, got {name!r}")
+    if role not in ROLES:
+        raise InputError(f"a role must be one of {', '.join(ROLES)}, got {role!r}")
+    if (role == OWNER) != bool(sources):
+        raise InputError("an owner's token must name its sources, and only an owner's may")
+    if catalogue.one("SELECT 1 FROM tokens WHERE name = ?", name):
+        raise InputError(f"there is a token named {name!r} already; revoke it first")
+    secret = secrets.token_urlsafe(32)
+    row = (name, role, json.dumps(sorted(set(sources))), _hash(secret), now())
+    with catalogue.transaction() as db:
+        db.execute("INSERT INTO tokens VALUES (?, ?, ?, ?, ?)", row)
+    return f"sg.{name}.{secret}"
+
+
+def list_tokens(catalogue: Catalogue) -> list[dict[str, object]]:
+    """Every token's name, role, sources and date; no secret."""
+    rows = catalogue.all("SELECT name, role, sources, created FROM tokens ORDER BY name")
+    return [{"name": n, "role": r, "sources": json.loads(s), "created": c} for n, r, s, c in rows]
+
+
+def revoke_token(catalogue: Catalogue, name: str) -> None:
+    """Make a token worthless from the next request on."""
+    with catalogue.transaction() as db:
+        if not db.execute("DELETE FROM tokens WHERE name = ?", (name,)).rowcount:
+            raise InputError(f"there is no token named {name!r}")
+
+
+def caller_of(catalogue: Catalogue, token: str) -> Caller | None:
+    """Whose token this is; None if it is nobody's. The comparison takes the same time either way."""
+    kind, _, rest = token.partition(".")
+    name, _, secret = rest.partition(".")
+    row = catalogue.one("SELECT name, role, sources, hash FROM tokens WHERE name = ?", name)
+    right = hmac.compare_digest(_hash(secret), row[3] if row else _NOBODY)
+    return Caller(row[0], row[1], tuple(json.loads(row[2]))) if row and right and kind == "sg" else None
+
+
+def any_token(catalogue: Catalogue) -> bool:
+    """Whether this workspace has tokens at all."""
+    return catalogue.one("SELECT 1 FROM tokens LIMIT 1") is not None
+
+
+def _hash(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()

@@ -1,0 +1,156 @@
+"""Predictions over HTTP: whatever way they are sent, the same answer; what cannot be read is refused."""
+
+import io
+import time
+import zipfile
+
+import httpx
+import numpy as np
+import pytest
+from safetensors.numpy import save
+
+from shardgraph.forget.workspace import Workspace
+from tests.service.conftest import ROWS, running
+from tests.strategies import embed
+
+QUERIES = embed(ROWS[24:])
+
+
+@pytest.fixture(scope="module")
+def predictor(_trained, tmp_path_factory):
+    """A service that is only asked for predictions."""
+    import shutil
+
+    with running(shutil.copytree(_trained, tmp_path_factory.mktemp("predictor") / "ws")) as service:
+        yield service
+
+
+def npz(**arrays):
+    file = io.BytesIO()
+    np.savez_compressed(file, **arrays)
+    return file.getvalue()
+
+
+def features():
+    return np.random.default_rng(0).normal(size=(5, 8)).astype(np.float32)
+
+
+def test_numbers_npz_and_safetensors_give_the_answer_of_the_library(predictor):
+    X = features()
+    sent = [
+        predictor("POST", "/predictions", json={"features": X.tolist(), "top": 4}),
+        predictor("POST", "/predictions/arrays", params={"top": 4}, content=npz(features=X)),
+        predictor("POST", "/predictions/arrays", params={"top": 4}, content=save({"features": X})),
+        predictor("POST", "/predictions", json={"tokens": X[:, None].tolist(), "features": X.tolist(), "top": 4}),
+    ]
+    assert [answer.status_code for answer in sent] == [200] * 4
+    answers = [answer.json()["predictions"] for answer in sent]
+    assert all(answer == answers[0] for answer in answers)
+    with Workspace(predictor.root) as workspace:
+        from shardgraph.data.readers.arrays import samples_from
+
+        scores = workspace.scores(samples_from({"features": X}))
+        classes = workspace.model().classes
+    for row, answer in zip(scores, answers[0], strict=True):
+        found = {one["label"]: one["score"] for one in answer["top"]}
+        assert found == {name: float(score) for name, score in zip(classes, row, strict=True)}
+        ordered = [one["score"] for one in answer["top"]]
+        assert ordered == sorted(ordered, reverse=True)
+
+
+def test_top_names_that_many_and_no_more_than_there_are(predictor):
+    for top, wanted in ((1, 1), (3, 3), (1000, 4)):
+        answer = predictor("POST", "/predictions", json={"features": features()[:1].tolist(), "top": top}).json()
+        assert len(answer["predictions"][0]["top"]) == wanted
+
+
+BAD = [
+    {"features": [[1.0] * 7]},
+    {"features": [[1.0] * 8, [1.0]]},
+    {"features": []},
+    {},
+    {"features": [[float("1e300")] * 8]},
+    {"features": [["x"] * 8]},
+    {"tokens": [[1.0]]},
+    {"features": [[1.0] * 8], "top": 0},
+    {"features": [[1.0] * 8], "more": 1},
+]
+
+
+@pytest.mark.parametrize("body", BAD, ids=str)
+def test_numbers_that_make_no_sense_are_refused(predictor, body):
+    assert predictor("POST", "/predictions", json=body).status_code == 422
+
+
+def test_not_a_number_is_refused(predictor):
+    body = b'{"features": [[NaN, 1, 1, 1, 1, 1, 1, 1]]}'
+    assert predictor("POST", "/predictions", content=body).status_code == 422
+
+
+def bomb():
+    """A small archive that unpacks to half a gigabyte."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as packed, packed.open("features.npy", "w") as part:
+        for _ in range(512):
+            part.write(bytes(1 << 20))
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [b"", b"PK", b"PK\3\4 and no more", b"\0" * 8, b"\xff" * 100, npz(features=np.array([["a"]])), npz(x=np.zeros(3))],
+    ids=["empty", "two", "torn", "zeros", "noise", "strings", "nothing"],
+)
+def test_array_files_that_make_no_sense_are_refused(predictor, raw):
+    assert predictor("POST", "/predictions/arrays", content=raw).status_code == 422
+
+
+def test_an_archive_that_unpacks_to_too_much_is_refused_before_it_is_unpacked(predictor):
+    raw = bomb()
+    assert len(raw) < 1 << 20
+    answer = predictor("POST", "/predictions/arrays", content=raw)
+    assert answer.status_code == 422 and "unpacked" in answer.json()["error"]
+
+
+def test_a_pickle_is_not_loaded(predictor):
+    raw = npz(features=np.array([{}], dtype=object))
+    assert "pickled" in predictor("POST", "/predictions/arrays", content=raw).json()["error"]
+
+
+def test_a_workspace_of_embeddings_takes_no_images_and_no_texts(predictor):
+    assert predictor("POST", "/predictions/texts", json={"texts": ["a"]}).status_code == 422
+    assert predictor("POST", "/predictions/images", files={"files": b"a"}).status_code == 422
+
+
+def test_bodies_have_a_limit_whatever_they_say_about_themselves(predictor):
+    where = f"{predictor.base}/requests"  # a connection of its own for each: what is left of the body ends it
+    assert httpx.post(where, content=b" " * (5 << 20)).status_code == 413
+    chunks = (b" " * (1 << 20) for _ in range(6))
+    assert httpx.post(where, content=chunks).status_code == 413
+
+
+def test_a_failure_shows_no_stack_and_logs_no_text(predictor, capfd, monkeypatch):
+    def broken(*_):
+        raise RuntimeError("the secret of ann")
+
+    monkeypatch.setattr(type(predictor.app.state.office.reader), "status", broken)
+    answer = predictor("GET", "/status")
+    assert answer.status_code == 500 and set(answer.json()) == {"error", "kind"}
+    assert "secret" not in answer.text and "secret" not in capfd.readouterr().err
+
+
+def test_logs_name_routes_and_no_one(predictor, capfd):
+    predictor("GET", "/requests/7", params={"who": "ann"})
+    predictor("POST", "/requests/preview", json={"samples": [ROWS[0].id]})
+    log, patience = "", time.monotonic() + 10  # a line is written after its answer
+    while log.count('"event": "call"') < 2 and time.monotonic() < patience:
+        log += capfd.readouterr().err
+    assert '"/requests/{number}"' in log and "ann" not in log and ROWS[0].id not in log and "127.0.0.1" not in log
+
+
+def test_metrics_health_and_readiness(predictor):
+    assert predictor("GET", "/health").json() == {"status": "ok"}
+    assert predictor("GET", "/ready").json()["ready"]
+    text = predictor("GET", "/metrics").text
+    for name in ("queue_age_seconds", "time_to_forget_seconds", "adapters_served_ratio 1.0", "call_seconds_bucket"):
+        assert f"shardgraph_{name}" in text

@@ -1,0 +1,126 @@
+"""Every endpoint, with every role and with none: who may is written here once, and nothing else gets in."""
+
+import pytest
+
+from shardgraph.service.tokens import ROLES
+from tests.service.conftest import BY_SOURCE, running
+
+OPEN = {"owner", "operator", "consumer", "auditor", "none"}
+ASKERS, READERS = {"owner", "operator"}, {"owner", "operator", "auditor"}
+PREDICTORS, LOOKERS = {"operator", "consumer"}, {"operator", "auditor"}
+MINE = {"samples": [BY_SOURCE["ann"][0].id]}
+
+TABLE = [  # method, path as in the document, who may, how to call it
+    ("POST", "/requests/preview", ASKERS, {"json": MINE}),
+    ("POST", "/requests", ASKERS, {"json": MINE}),
+    ("GET", "/requests", READERS, {}),
+    ("GET", "/requests/{number}", READERS, {}),
+    ("POST", "/requests/{number}/cancel", ASKERS, {}),
+    ("POST", "/requests/{number}/retry", {"operator"}, {}),
+    ("GET", "/requests/{number}/certificate", READERS, {}),
+    ("POST", "/requests/{number}/nonces", ASKERS, {"json": MINE}),
+    ("GET", "/requests/{number}/events", READERS, {}),
+    ("POST", "/predictions", PREDICTORS, {"json": {"features": [[0.5] * 8]}}),
+    ("POST", "/predictions/arrays", PREDICTORS, {"content": b"no arrays"}),
+    ("POST", "/predictions/images", PREDICTORS, {"files": {"files": b"no image"}}),
+    ("POST", "/predictions/texts", PREDICTORS, {"json": {"texts": ["a text"]}}),
+    ("GET", "/rights", LOOKERS, {}),
+    ("POST", "/rights/{consumer}/grant", {"operator"}, {"json": {"sources": ["bob"]}}),
+    ("POST", "/rights/{consumer}/revoke", {"operator"}, {"json": {"sources": ["bob"]}}),
+    ("POST", "/rights/{consumer}/provision", {"operator"}, {}),
+    ("GET", "/public-key", OPEN, {}),
+    ("GET", "/certificates/{number}", LOOKERS, {}),
+    ("GET", "/ledger", LOOKERS, {}),
+    ("GET", "/states/{state}", {"operator", "auditor", "consumer"}, {}),
+    ("GET", "/status", LOOKERS, {}),
+    ("GET", "/health", OPEN, {}),
+    ("GET", "/ready", OPEN, {}),
+    ("GET", "/metrics", LOOKERS, {}),
+]
+
+
+@pytest.fixture(scope="module")
+def guarded(_trained, tmp_path_factory):
+    """A service with tokens; the owner of ann has one request, cancelled, which no call below can change."""
+    import shutil
+
+    from shardgraph.forget.workspace import Workspace
+    from shardgraph.service.tokens import create_token
+
+    root = shutil.copytree(_trained, tmp_path_factory.mktemp("roles") / "ws")
+    with Workspace(root) as workspace:
+        sources = {"owner": ("ann",)}
+        tokens = {r: create_token(workspace.catalogue, f"the-{r}", r, sources.get(r, ())) for r in ROLES}
+    with running(root) as service:
+        assert service("POST", "/requests", tokens["owner"], json=MINE).status_code == 202
+        assert service("POST", "/requests/1/cancel", tokens["owner"]).status_code == 200
+        yield service, tokens
+
+
+def test_the_table_has_every_endpoint(guarded):
+    service, _ = guarded
+    described = service("GET", "/openapi.json").json()["paths"]
+    assert {(m.upper(), p) for p, ms in described.items() for m in ms} == {(m, p) for m, p, _, _ in TABLE}
+
+
+@pytest.mark.parametrize("role", [*ROLES, "none", "stranger"])
+@pytest.mark.parametrize(("method", "path", "allowed", "call"), TABLE, ids=[f"{m} {p}" for m, p, _, _ in TABLE])
+def test_who_may(guarded, method, path, allowed, call, role):
+    service, tokens = guarded
+    token = {**tokens, "none": None, "stranger": tokens["operator"][:-1] + "?"}[role]
+    where = path.format(number=1, state="0" * 32, consumer="shop") if path != "/requests" or method == "GET" else path
+    answer = service(method, where, token, **call)
+    if "none" in allowed or role in allowed:
+        assert answer.status_code not in (401, 403) and answer.status_code < 500, answer.text
+    else:
+        assert answer.status_code == (401 if role in ("none", "stranger") else 403)
+        assert set(answer.json()) == {"error", "kind"}
+
+
+def test_an_owner_sees_and_asks_for_its_own_alone(root, tokens):
+    with running(root) as service:
+        theirs = BY_SOURCE["bob"][0].id
+        for what in ({"samples": [theirs]}, {"labels": ["ant"]}, {"sources": ["bob"]}, {"samples": ["nobody"]}):
+            assert service("POST", "/requests", tokens["owner"], json=what).status_code == 404
+            assert service("POST", "/requests/preview", tokens["owner"], json=what).status_code == 404
+        assert service("POST", "/requests", tokens["operator"], json={"samples": [theirs]}).status_code == 202
+        assert service("GET", "/requests/1", tokens["owner"]).status_code == 404
+        assert service("GET", "/requests", tokens["owner"]).json()["requests"] == []
+        assert service("POST", "/requests/1/cancel", tokens["owner"]).status_code == 404
+        service.work()
+        again = service("POST", "/requests", tokens["owner"], json={"samples": [theirs]})
+        assert again.status_code == 404, "nor does it learn what was forgotten"
+        assert service("POST", "/requests", tokens["owner"], json={"sources": ["ann"]}).status_code == 202
+        assert [one["number"] for one in service("GET", "/requests", tokens["owner"]).json()["requests"]] == [2]
+        service.work()
+        assert service("GET", "/requests/2/certificate", tokens["owner"]).status_code == 200
+        mine = service("POST", "/requests", tokens["owner"], json={"sources": ["ann"]}).json()
+        assert (mine["state"], mine["certificate"]) == ("done", 2)
+
+
+def test_a_revoked_token_is_worthless_at_once(root, tokens):
+    from shardgraph.forget.workspace import Workspace
+    from shardgraph.service.tokens import revoke_token
+
+    with running(root) as service:
+        assert service("GET", "/status", tokens["auditor"]).status_code == 200
+        with Workspace(root) as workspace:
+            revoke_token(workspace.catalogue, "the-auditor")
+        assert service("GET", "/status", tokens["auditor"]).status_code == 401
+
+
+def test_a_consumer_predicts_under_its_right_and_a_revocation_acts_on_the_next_prediction(root, tokens):
+    query = {"json": {"features": [[0.5] * 8], "top": 4}}
+    with running(root) as service:
+        predict = lambda role: service("POST", "/predictions", tokens[role], **query)  # noqa: E731
+        assert predict("consumer").status_code == 404, "no right yet"
+        granted = service("POST", "/rights/the-consumer/grant", tokens["operator"], json={"sources": ["ann", "bob"]})
+        assert granted.json()["sources"] == ["ann", "bob"]
+        both, whole = predict("consumer").json()["predictions"], predict("operator").json()["predictions"]
+        assert both != whole
+        service("POST", "/rights/the-consumer/revoke", tokens["operator"], json={"sources": ["bob"]})
+        one = predict("consumer").json()["predictions"]
+        assert one != both
+        assert service("POST", "/requests", tokens["owner"], json=MINE).status_code == 202
+        assert predict("consumer").json()["predictions"] != one, "what waits to be forgotten is out of it, too"
+        assert service("POST", "/rights/the-consumer/provision", tokens["operator"]).status_code == 200
