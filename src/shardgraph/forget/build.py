@@ -227,17 +227,19 @@ def publish(
     wanted: dict[str, Wanted],
     numerics: Numerics,
     announce: Announce = lambda model: None,
+    classes: tuple[str, ...] | None = None,
 ) -> Manifest:
     """Write the manifest of what is built as wanted, under the numerics it was built with, and return it.
 
-    A group whose samples changed since (a training was interrupted) is not built as wanted, and missing.
+    A group whose samples changed since (a training was interrupted) is not built as wanted, and missing. `classes` are
+    those of the prototypes, where the caller has just written them.
     """
     rows = store.catalogue.all("SELECT name, key, digest, samples, adapters FROM built ORDER BY name")
     keys = {f"group:{group.name}": group.key for group in wanted.values()}
     built = [row for row in rows if keys.get(row[0]) == row[1]]
     groups = {name.removeprefix("group:"): d for name, _, d, _, _ in built}
     sums = next(d for name, _, d, _, _ in rows if name == PROTOTYPES)
-    classes = load_classes(store.root, sums)
+    classes = load_classes(store.root, sums) if classes is None else classes
     sizes = [(samples, adapters) for _, _, _, samples, adapters in built]
     weight = mixing_weight(sizes, config.the_recipe())
     manifest = Manifest(

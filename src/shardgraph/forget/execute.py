@@ -230,7 +230,7 @@ def _withdraw(bench: Bench, leaving: list[tuple[str, str, str]]) -> bool:
         build_prototypes(store, config, bench.progress)
     numerics = Manifest.load(store.root).fingerprint or bench.numerics
     wanted = wanted_groups(store, config, numerics)
-    publish(store, config, wanted, numerics, bench.announce)
+    publish(store, config, wanted, numerics, bench.announce, rest.classes if rest else None)
     drop_unwanted(store, wanted)  # a group may have had another name when it saw them
     return rest is not None
 
