@@ -117,7 +117,7 @@ def accept(bench: Bench, plan: ForgetPlan, instant: bool, entries: Sequence[int]
         db.executemany("UPDATE units SET dirty = 1 WHERE name = ?", sorted({(row.unit,) for row in plan.rows}))
         db.executemany("DELETE FROM built WHERE name = ?", [(f"group:{name}",) for name in plan.groups])
         queue.start(db, entries, number)
-        _log(db, bench, "accepted", {"request": number, "samples": len(plan.rows)})
+        _log(db, bench, "accepted", {"request": number, "samples": len(plan.rows)} | _cost(plan))
         if not entries:  # the queue has recorded its own
             record.note(store.root, bench.secrets, db, [row.id for row in plan.rows])
     return number
@@ -315,6 +315,11 @@ def _check(bench: Bench, number: int, units: set[str]) -> None:
             queue.follow(db, number, queue.VERIFIED)
     if problem:
         raise VerificationError(f"request {number} is erased, but not verified: {problem}")
+
+
+def _cost(plan: ForgetPlan) -> dict[str, int]:
+    """What a forget reads again, beside what a full retraining would."""
+    return {"revisited": plan.revisited, "of": round(plan.revisited / plan.share) if plan.share else 0}
 
 
 def _log(db: object, bench: Bench, event: str, detail: dict) -> None:

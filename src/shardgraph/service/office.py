@@ -4,12 +4,13 @@ A request is accepted in four steps: its entry and what it withholds are committ
 assembled; it is swapped in, and predictions that began with the old one end; the entry becomes instant. Whoever waits
 for the second step while another is at it finds that its own entry was taken along: many requests cost one swap.
 
-Lock order: the desk's mutex or the model's, never one within the other, then the catalogue's transactions. The
+Lock order: the desk's mutex, the model's or the counter's, never one within another, then the catalogue's transactions. The
 workspace's write lock is the worker's alone.
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from shardgraph.errors import ShardgraphError
@@ -30,14 +31,22 @@ class Office:
         self.reader = Workspace(root)  # single statements, from any thread
         self.served = Served()
         self.wake = wake
-        self._entering, self._swapping = threading.Lock(), threading.RLock()
+        self._entering, self._swapping, self._serving = threading.Lock(), threading.RLock(), threading.Lock()
+        self._counter = Workspace(root)  # looks that take several statements, and rights, behind a third
 
     def close(self) -> None:
         """Stop serving, and close the workspace."""
-        with self._entering, self._swapping:
+        with self._entering, self._swapping, self._serving:
             self.served.replace(None)
-            for workspace in (self.desk, self.workspace, self.reader):
+            for workspace in (self.desk, self.workspace, self.reader, self._counter):
                 workspace.close()
+
+    @contextmanager
+    def counter(self) -> Iterator[Workspace]:
+        """A workspace that nobody else uses meanwhile, for what is more than single statements."""
+        with self._serving:
+            self._counter.config = Config.load(self._counter.root)
+            yield self._counter
 
     def submit(self, what: Submission) -> Entry:
         """Accept a request: when this returns, nothing that saw what it names is served."""
