@@ -31,6 +31,8 @@ _HOMES = {
     "opens": "forget.certificate",
     "ForgetPlan": "forget.plan",
     "ForgetRequest": "forget.request",
+    "Reach": "forget.reach",
+    "Right": "forget.rights",
     "SafeClassifier": "forget.classifier",
     "Verification": "forget.verify",
     "Workspace": "forget.workspace",
@@ -47,7 +49,9 @@ if TYPE_CHECKING:
     from shardgraph.forget.certificate import Certificate, check_certificate, opens
     from shardgraph.forget.classifier import SafeClassifier
     from shardgraph.forget.plan import ForgetPlan
+    from shardgraph.forget.reach import Reach
     from shardgraph.forget.request import ForgetRequest
+    from shardgraph.forget.rights import Right
     from shardgraph.forget.verify import Verification
     from shardgraph.forget.workspace import Workspace
     from shardgraph.graph import (

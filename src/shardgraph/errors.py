@@ -4,7 +4,8 @@
     ├── InputError            what was given cannot be used (a ValueError)
     │   ├── UnknownSample     a request names samples that were never here
     │   ├── DuplicateSample   an id is there already, or twice in one input
-    │   └── ForgottenSample   an id was forgotten and may not come back unasked
+    │   ├── ForgottenSample   an id was forgotten and may not come back unasked
+    │   └── UnknownConsumer   nobody of this name was granted anything
     ├── GraphError            a shard graph or topology that makes no sense (a ValueError)
     ├── ConfigError           the workspace's configuration says otherwise
     │   └── FingerprintError  these numerics are not the ones the model was built with
@@ -12,6 +13,7 @@
     └── WorkspaceError        the workspace cannot do this now
         ├── WorkspaceBusy     another process writes
         ├── DiskFull          too little room, found before anything was written
+        ├── NothingToServe    a right leaves no sample to answer from
         ├── DamagedFile       a file is torn, missing or was changed by somebody else
         └── VerificationError what is on disk does not match what was certified
 
@@ -46,6 +48,10 @@ class ForgottenSample(InputError):
     """An id was forgotten and may not come back unasked."""
 
 
+class UnknownConsumer(InputError):
+    """Nobody of this name was granted anything."""
+
+
 class GraphError(ShardgraphError, ValueError):
     """A shard graph or topology that makes no sense."""
 
@@ -72,6 +78,10 @@ class WorkspaceBusy(WorkspaceError):
 
 class DiskFull(WorkspaceError):
     """Too little room on the disk, found before anything was written."""
+
+
+class NothingToServe(WorkspaceError):
+    """A right leaves no sample to answer from."""
 
 
 class DamagedFile(WorkspaceError):

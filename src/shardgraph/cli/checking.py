@@ -132,6 +132,7 @@ def _lines(shown: "shardgraph.Certificate") -> list[tuple[str, object]]:
         ("guarantee", shown.guarantee),
         ("model", shown.model_digest or "none yet"),
         ("groups missing", shown.missing),
+        *([("provisioned groups", f"{shown.provisioned} had learned from it")] if shown.provisioned else []),
         ("configuration", shown.config),
         ("graph", shown.graph or "none yet"),
         ("shardgraph", shown.version),

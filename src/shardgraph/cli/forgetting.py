@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 import shardgraph
+from shardgraph.cli.granting import preview
 from shardgraph.cli.opening import opened
 from shardgraph.cli.options import (
     ExecutorKind,
@@ -44,9 +45,18 @@ def plan(
     no_twins: Annotated[
         bool, typer.Option("--no-twins", help="Do not look for twins, which reads every file of samples.")
     ] = False,
+    grant: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Preview a grant of --source and --shard to this consumer instead."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Preview a forget: what would be rebuilt, what disappears. Changes nothing."""
+    if grant is not None:
+        if sample or subject or label or from_file or with_twins:
+            raise typer.BadParameter("a grant is of sources and shards: --grant goes with --source and --shard alone")
+        preview(workspace, grant, source or (), shard or (), as_json)
+        return
     request = request_of(sample, source, subject, shard, label, from_file)
     with opened(workspace, resume=False) as ws:
         orders = ws.plan(ws.with_twins(request, threshold) if with_twins else request)

@@ -7,7 +7,7 @@ import typer
 
 from shardgraph.cli.flags import recipe_of, topology_of
 from shardgraph.cli.opening import opened
-from shardgraph.cli.options import Columns, ExecutorKind, Json, RayAddress, RayStorage, Where, Workers
+from shardgraph.cli.options import As, Columns, ExecutorKind, Json, RayAddress, RayStorage, Where, Workers
 from shardgraph.cli.output import print_facts, print_json, print_table
 from shardgraph.cli.predictions import Prediction, best, check_suffix, write
 from shardgraph.errors import InputError
@@ -130,10 +130,11 @@ def train(
         print_facts("trained", shown.items())
 
 
-def evaluate(workspace: Where, as_json: Json = False) -> None:
+def evaluate(workspace: Where, as_: As = None, as_json: Json = False) -> None:
     """Accuracy on the samples whose split is test."""
     with opened(workspace) as ws:
-        facts = ws.evaluate() | {"model_digest": ws.model().digest}
+        model = ws.model() if as_ is None else ws.model_for(as_)
+        facts = ws.evaluate(as_) | {"model_digest": model.digest}
     if as_json:
         print_json(facts)
     else:
@@ -150,6 +151,7 @@ def predict(
     column: Columns = None,
     top_k: Annotated[int, typer.Option(min=1, help="How many classes a sample.")] = 1,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write all of them to a .csv or .json file.")] = None,
+    as_: As = None,
     as_json: Json = False,
 ) -> None:
     """Predict the classes of samples."""
@@ -160,9 +162,9 @@ def predict(
     if out is not None:
         check_suffix(out)
     with opened(workspace) as ws:
-        model = ws.model()
+        model = ws.model() if as_ is None else ws.model_for(as_)
         asked = texts(ws, text or ()) if data is None else queries(ws, data, column or ())
-        parts = ((part, ws.scores(part)) for part in asked)
+        parts = ((part, ws.scores(part, as_)) for part in asked)
         predictions = [p for part, scores in parts for p in best(part.ids, scores, model.classes, top_k)]
     if out is not None:
         write(predictions, out)

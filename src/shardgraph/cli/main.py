@@ -11,6 +11,7 @@ from shardgraph.cli import (
     demo,
     experimenting,
     forgetting,
+    granting,
     intake,
     learning,
     reporting,
@@ -32,6 +33,7 @@ app = typer.Typer(
 _PANELS = {
     "Learn": (intake.init, intake.add, sourcing.source, learning.train, learning.evaluate, learning.predict),
     "Forget": (twinning.twins, forgetting.plan, forgetting.forget, forgetting.repair),
+    "Share": (granting.grant, granting.revoke, granting.rights, granting.provision),
     "Prove": (checking.verify, checking.status, checking.certificate, checking.verify_certificate, reporting.report),
     "Serve": (serving.serve, serving.token),
     "Try": (demo.demo, experimenting.experiment),

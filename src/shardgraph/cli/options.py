@@ -53,6 +53,8 @@ Columns = Annotated[
     ),
 ]
 
+As = Annotated[str | None, typer.Option("--as", metavar="NAME", help="Answer by the model of this consumer's right.")]
+
 Sample = Annotated[list[str] | None, typer.Option("--sample", metavar="ID", help="A sample; may be repeated.")]
 Source = Annotated[list[str] | None, typer.Option("--source", help="All samples of a source; may be repeated.")]
 Subject = Annotated[list[str] | None, typer.Option("--subject", help="All samples about a subject; may be repeated.")]

@@ -5,10 +5,12 @@ Deleted rows are overwritten (`secure_delete`), and `scrub` empties the write-ah
 told that a sample is gone.
 """
 
+import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 from shardgraph.errors import DamagedFile, WorkspaceBusy
@@ -66,6 +68,19 @@ CREATE TABLE IF NOT EXISTS tokens (  -- who may do what; only hashes of the toke
 CREATE TABLE IF NOT EXISTS ledger (
   number INTEGER PRIMARY KEY AUTOINCREMENT, time TEXT NOT NULL, event TEXT NOT NULL, detail TEXT NOT NULL
 );
+CREATE TABLE IF NOT EXISTS consumers ( -- those who may use a part of the data
+  name TEXT PRIMARY KEY,
+  provision INTEGER NOT NULL DEFAULT 0 -- whether groups are kept that learned from that part alone
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS rights (  -- which part: all training samples of a source, or of a shard
+  consumer TEXT NOT NULL, kind TEXT NOT NULL, name TEXT NOT NULL, PRIMARY KEY (consumer, kind, name)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS provisioned ( -- adapters of groups that learned from a consumer's part alone
+  consumer TEXT NOT NULL, name TEXT NOT NULL, key TEXT NOT NULL, digest TEXT NOT NULL,
+  samples INTEGER NOT NULL, adapters INTEGER NOT NULL,
+  units TEXT NOT NULL,               -- the files that they learned from, as a JSON list
+  PRIMARY KEY (consumer, name)
+) WITHOUT ROWID;
 """
 
 
@@ -158,6 +173,11 @@ class Catalogue:
         """How many samples satisfy an SQL condition of ours."""
         found = self.one(f"SELECT count(*) FROM samples WHERE {condition}")
         return found[0] if found else 0
+
+    def log(self, db: sqlite3.Connection, event: str, detail: dict, time: datetime | None = None) -> None:
+        """Add an event to the ledger, within a transaction; its detail names no sample."""
+        row = ((time or datetime.now(UTC)).isoformat(), event, json.dumps(detail, sort_keys=True))
+        db.execute("INSERT INTO ledger (time, event, detail) VALUES (?, ?, ?)", row)
 
     def scrub(self) -> None:
         """Empty the write-ahead log, so that nothing deleted is left in it."""

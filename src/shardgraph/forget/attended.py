@@ -38,6 +38,8 @@ class Attended(Site):
     @property
     def served(self) -> bool:
         """Whether a process serves this workspace."""
+        if not (self.root / SERVING).exists():
+            return False
         try:
             with self.serving_lock():
                 return False
@@ -129,7 +131,7 @@ class Attended(Site):
         with self._writing():
             batch = [number for number in next_batch(self.store, self.config, grace) if self._fits(number)]
             if batch:
-                self._drop_model()
+                self._drop_models()
                 request = execute.accept(self._bench(), self._orders(batch), False, batch)
                 execute.finish(self._bench(), request)
             return batch

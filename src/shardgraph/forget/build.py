@@ -4,7 +4,7 @@ The key of a group is a digest of all that its training is a function of. A key 
 with its file is built; anything else is work. Like make, with digests instead of timestamps.
 """
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +12,7 @@ from pathlib import Path
 from shardgraph.data.files import adopt, scratch_file, write_file
 from shardgraph.data.store import Store, shard_unit
 from shardgraph.digest import digest
+from shardgraph.errors import DamagedFile
 from shardgraph.forget.config import Config
 from shardgraph.forget.manifest import Manifest, destroy_group, group_path, load_classes, prototypes_path
 from shardgraph.graph import ShardGraph
@@ -37,6 +38,7 @@ class Wanted:
     others: tuple[str, ...]
     samples: int
     adapters: int
+    private: tuple[str, ...] = ()
 
 
 def graph_over(units: Iterable[str], config: Config) -> ShardGraph:
@@ -44,9 +46,17 @@ def graph_over(units: Iterable[str], config: Config) -> ShardGraph:
     return config.the_topology().graph(u.removeprefix("shard:") for u in units if u.startswith("shard:"))
 
 
-def wanted_groups(store: Store, config: Config, numerics: Numerics) -> dict[str, Wanted]:
-    """Every group that has something to learn, with its key under these numerics."""
-    labels, digests = store.catalogue.unit_labels(), store.catalogue.unit_digests()
+def wanted_groups(
+    store: Store,
+    config: Config,
+    numerics: Numerics,
+    held: tuple[Mapping[str, Mapping[str, int]], Mapping[str, str]] | None = None,
+) -> dict[str, Wanted]:
+    """Every group that has something to learn, with its key under these numerics.
+
+    With `held`, the labels and digests of some files, as if there were nothing else.
+    """
+    labels, digests = held or (store.catalogue.unit_labels(), store.catalogue.unit_digests())
     base = digest(config.digest, fingerprint_digest(numerics))
     wanted = {}
     for group in graph_over(labels, config).groups():
@@ -93,7 +103,7 @@ def build(
     tasks = tasks_for(store, config, missing_groups(store, wanted), lambda: str(scratch_file(store.root)))
     outputs = {task.name: task.output for task in tasks}
     progress("training", 0, len(tasks))
-    with closing(_run(choose, tasks)) as results:  # an interruption ends the workers, too
+    with closing(run_tasks(choose, tasks)) as results:  # an interruption ends the workers, too
         for done, result in enumerate(results, start=1):
             _record(store, result, wanted[result.name].key, outputs[result.name])
             progress("training", done, len(tasks))
@@ -102,7 +112,10 @@ def build(
 
 def as_published(store: Store, wanted: dict[str, Wanted]) -> bool:
     """Whether all that the manifest names is there, and built as wanted; true before the first training."""
-    manifest = Manifest.load(store.root)
+    try:
+        manifest = Manifest.load(store.root)
+    except DamagedFile:  # which `train --rebuild` mends
+        return False
     rows = {name: (key, value) for name, key, value in store.catalogue.all("SELECT name, key, digest FROM built")}
     sums = rows.get(PROTOTYPES, ("", ""))[1]
     right = {f"group:{group.name}": group.key for group in wanted.values()}
@@ -211,7 +224,8 @@ def publish(
     return manifest
 
 
-def _run(choose: Choose, tasks: list[GroupTask]) -> Generator[GroupResult, None, None]:
+def run_tasks(choose: Choose, tasks: Sequence[GroupTask]) -> Generator[GroupResult, None, None]:
+    """The results of the tasks as they come; no executor is started for none."""
     if tasks:
         yield from choose(tasks).run(tasks)
 

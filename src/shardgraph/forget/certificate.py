@@ -37,10 +37,11 @@ class Certificate:
     fingerprint: dict[str, str]
     public_key: str
     signature: str = ""
+    provisioned: int = 0  # groups under rights that had learned from what left; not in the file where there were none
 
     def message(self) -> bytes:
         """What is signed: everything but the signature."""
-        return canonical_json({k: v for k, v in asdict(self).items() if k != "signature"})
+        return canonical_json({k: v for k, v in self.to_json().items() if k != "signature"})
 
     def signed(self, secrets: Secrets) -> "Certificate":
         """The certificate with its signature."""
@@ -48,11 +49,11 @@ class Certificate:
 
     def to_json(self) -> dict[str, Any]:
         """The certificate as a plain dict."""
-        return asdict(self)
+        return {name: value for name, value in asdict(self).items() if name != "provisioned" or value}
 
     @property
     def digest(self) -> str:
-        return digest("certificate", canonical_json(asdict(self)))
+        return digest("certificate", canonical_json(self.to_json()))
 
     @classmethod
     def load(cls, path: Path) -> "Certificate":

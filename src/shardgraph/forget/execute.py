@@ -39,6 +39,8 @@ from shardgraph.forget.certificate import EXACT, WITHDRAWN, Certificate, issue
 from shardgraph.forget.config import Config
 from shardgraph.forget.manifest import Manifest, destroy_group, load_prototypes
 from shardgraph.forget.plan import ForgetPlan, emptied
+from shardgraph.forget.provision import destroy_strays, provision_all, that_saw
+from shardgraph.forget.rights import forget_rights
 from shardgraph.forget.secrets import Secrets, entry
 from shardgraph.forget.sources import forget_terms
 from shardgraph.graph import ShardGraph
@@ -64,8 +66,10 @@ class Bench:
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
 
     def build(self) -> Manifest:
-        """Build what is missing, and publish it."""
-        return build(self.store, self.config, self.numerics, self.choose, self.progress, self.announce)
+        """Build what is missing, and publish it; then what is missing under rights that are provisioned."""
+        manifest = build(self.store, self.config, self.numerics, self.choose, self.progress, self.announce)
+        provision_all(self.store, self.config, self.numerics, self.choose, self.progress)
+        return manifest
 
     def announce(self, model: str) -> None:
         """Tell the ledger which model is about to be published, so that a crash in between leaves no riddle."""
@@ -94,7 +98,8 @@ def accept(bench: Bench, plan: ForgetPlan, instant: bool, entries: Sequence[int]
         raise WorkspaceError("the plan is stale: the workspace changed since; plan again")
     last = store.catalogue.one("SELECT max(number) FROM requests")
     number = (last[0] or 0) + 1 if last else 1
-    opening = canonical_json(_opening(bench, plan)).decode()
+    provisioned = that_saw(store.catalogue, {row.unit for row in plan.rows})
+    opening = canonical_json(_opening(bench, plan) | _counted(len(provisioned))).decode()
     received = (
         number,
         "accepted",
@@ -116,8 +121,11 @@ def accept(bench: Bench, plan: ForgetPlan, instant: bool, entries: Sequence[int]
         forget_terms(db, {row.source for row in plan.rows} | {*plan.request.sources})
         db.executemany("UPDATE units SET dirty = 1 WHERE name = ?", sorted({(row.unit,) for row in plan.rows}))
         db.executemany("DELETE FROM built WHERE name = ?", [(f"group:{name}",) for name in plan.groups])
+        db.executemany("DELETE FROM provisioned WHERE consumer = ? AND name = ?", provisioned)
+        forget_rights(db, plan.rows)
         queue.start(db, entries, number)
-        _log(db, bench, "accepted", {"request": number, "samples": len(plan.rows)} | _cost(plan))
+        facts = {"request": number, "samples": len(plan.rows)} | _cost(plan) | _counted(len(provisioned))
+        _log(db, bench, "accepted", facts)
         if not entries:  # the queue has recorded its own
             record.note(store.root, bench.secrets, db, [row.id for row in plan.rows])
     return number
@@ -235,6 +243,7 @@ def _erase(bench: Bench, units: list[str], groups: list[str]) -> None:
     """Rewrite the files of samples, and destroy the adapters that saw what left."""
     bench.store.remove(units)
     bench.store.drop_empty_inbox()
+    destroy_strays(bench.store)
     for name in groups:
         if not bench.store.catalogue.one("SELECT 1 FROM built WHERE name = ?", f"group:{name}"):
             destroy_group(bench.store.root, name)
@@ -246,6 +255,7 @@ def _close(bench: Bench, number: int, before: dict, manifest: Manifest, ids: lis
     certificate_number = last_certificate(bench) + 1
     entries = tuple(sorted(entry(bench.secrets.nonce(certificate_number, sample), sample) for sample in ids))
     facts = {"entries": entries, "asked": tuple(before["asked"])} | {k: before[k] for k in ("inputs", "before")}
+    facts |= _counted(before.get("provisioned", 0))
     draft = _draft(bench, certificate_number, "forget" if whole else "instant", manifest, **facts)
     certificate = issue(bench.store.root, bench.secrets, draft)
     marks = {bench.secrets.mark("samples", sample) for sample in ids} | {*before["asked"], *before.get("emptied", ())}
@@ -286,6 +296,11 @@ def last_certificate(bench: Bench) -> int:
     """The number of the last certificate that the ledger knows; 0 before the first."""
     last = bench.store.catalogue.one("SELECT max(json_extract(detail, '$.certificate')) FROM ledger")
     return (last[0] or 0) if last else 0
+
+
+def _counted(provisioned: int) -> dict[str, int]:
+    """How many provisioned groups a forget reached, where it reached any."""
+    return {"provisioned": provisioned} if provisioned else {}
 
 
 def _request(bench: Bench, number: int) -> tuple[bool, str]:

@@ -101,6 +101,10 @@ class Site:
         self._model, self._key = None, None
         self._shelf.clear()
 
+    def _drop_models(self) -> None:
+        """Give up every model in memory, before samples leave."""
+        self._drop_model()
+
     def _bench(self) -> execute.Bench:
         parts = (self.store, self.config, self.secrets, self.numerics)
         return execute.Bench(*parts, self._choose, self._progress, problems)

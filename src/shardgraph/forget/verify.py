@@ -17,6 +17,8 @@ from shardgraph.forget.build import sum_prototypes, tasks_for, wanted_groups
 from shardgraph.forget.certificate import Certificate, certificate_path, check_certificate
 from shardgraph.forget.execute import MODEL, PUBLISHING, Bench, last_certificate
 from shardgraph.forget.manifest import Manifest, load_classes, load_group
+from shardgraph.forget.provision import check_provisioned, rebuilt_otherwise
+from shardgraph.forget.rights import rights_by_consumer
 from shardgraph.learn.ensemble import model_digest
 from shardgraph.learn.executors import GroupTask
 from shardgraph.learn.fingerprint import difference
@@ -77,6 +79,9 @@ def verify(bench: Bench, *, full: bool) -> Verification:
         ("samples", _samples),
         ("model", _model),
     ]
+    if bench.store.catalogue.one("SELECT 1 FROM consumers WHERE provision = 1"):
+        looks.append(("rights", _rights))
+        looks += [("rights rebuilt", _rights_rebuilt)] if full else []
     if full:
         looks += [("placement", _placement), ("prototypes rebuilt", _prototypes)]
     return Verification(tuple(_look(name, look, bench) for name, look in looks), full)
@@ -158,6 +163,24 @@ def _model(bench: Bench) -> str:
     if told and bench.secrets.mark(found) not in {model for _, model in possible}:
         raise VerificationError("the model is not the one that the ledger recorded last")
     return f"{len(manifest.groups)} groups, model {found[:16]}"
+
+
+def _rights(bench: Bench) -> str:
+    return f"{check_provisioned(bench.store)} provisioned groups as recorded"
+
+
+def _rights_rebuilt(bench: Bench) -> str:
+    if not bench.same_numerics:
+        raise FingerprintError(
+            "cannot compare bytes under other numerics; `shardgraph train --rebuild` builds all anew"
+        )
+    count = 0
+    for right in rights_by_consumer(bench.store.catalogue).values():
+        found, wrong = rebuilt_otherwise(bench.store, bench.config, bench.numerics, bench.choose, right)
+        if wrong:
+            raise VerificationError(f"{len(wrong)} provisioned groups are not what a right allows: {wrong[:3]}")
+        count += found
+    return f"{count} provisioned groups, equal bytes"
 
 
 def _placement(bench: Bench) -> str:

@@ -25,10 +25,12 @@ from shardgraph.forget.arrivals import OnBad, arriving
 from shardgraph.forget.attended import Attended
 from shardgraph.forget.certificate import Certificate, certificate_path
 from shardgraph.forget.config import Config
+from shardgraph.forget.consumers import Consumers
 from shardgraph.forget.intake import admit, aim, fix
 from shardgraph.forget.manifest import Manifest
 from shardgraph.forget.plan import ForgetPlan, plan
 from shardgraph.forget.portrait import Portrait, portrait
+from shardgraph.forget.provision import strays
 from shardgraph.forget.queue import Submission
 from shardgraph.forget.request import ForgetRequest
 from shardgraph.forget.secrets import Secrets
@@ -45,7 +47,7 @@ from shardgraph.learn.recipe import Recipe
 RETRIES, PAUSE = 40, 0.05  # to load a model while another process writes
 
 
-class Workspace(Attended):
+class Workspace(Attended, Consumers):
     """An open workspace. Reading needs nothing; writing takes the workspace's lock for as long as it lasts.
 
     `resume` finishes a forget that a crash interrupted, as every command does first.
@@ -157,29 +159,30 @@ class Workspace(Attended):
         """What the model in memory depends on."""
         return self._key
 
-    def predict(self, samples: Samples) -> list[str]:
-        """The predicted class of every sample."""
-        classes = self.model().classes
-        return [classes[i] for i in self.scores(samples).argmax(axis=1).tolist()]
+    def predict(self, samples: Samples, consumer: str | None = None) -> list[str]:
+        """The predicted class of every sample; by a consumer's model, if one is named."""
+        self._check_dims(samples)
+        return self._answering(consumer).predict(samples)
 
-    def scores(self, samples: Samples) -> np.ndarray:
-        """SAFE(z) for every sample and class [n, K], in the order of `model().classes`."""
-        model, dims = self.model(), (samples.tokens.shape[1], samples.features.shape[1])
-        if dims != self.config.dims:
-            raise InputError(f"this workspace holds tokens and features of {self.config.dims} dimensions, got {dims}")
-        return model.scores(samples)
+    def scores(self, samples: Samples, consumer: str | None = None) -> np.ndarray:
+        """SAFE(z) for every sample and class [n, K], in the order of the classes of `model()`, or of `model_for`."""
+        self._check_dims(samples)
+        return self._answering(consumer).scores(samples)
 
     def held_out(self) -> Samples | None:
         """The samples whose split is test."""
         units = sorted(unit for unit in self.catalogue.unit_labels() if unit.startswith("test:"))
         return concatenate(self.store.read(unit) for unit in units) if units else None
 
-    def evaluate(self) -> dict[str, Any]:
-        """Accuracy on the samples whose split is test: stored, forgettable, never trained on."""
+    def evaluate(self, consumer: str | None = None) -> dict[str, Any]:
+        """Accuracy on the samples whose split is test: stored, forgettable, never trained on.
+
+        A consumer's model is asked about all of them, also those of classes and sources that it may not use.
+        """
         samples = self.held_out()
         if samples is None:
             raise InputError("there is no sample whose split is test; add some, then train")
-        right = np.array([a == b for a, b in zip(self.predict(samples), samples.labels, strict=True)])
+        right = np.array([a == b for a, b in zip(self.predict(samples, consumer), samples.labels, strict=True)])
         return {"accuracy": float(right.mean()), "samples": len(samples), "correct": int(right.sum())}
 
     # Forgetting
@@ -214,7 +217,7 @@ class Workspace(Attended):
                 self.catalogue.scrub()  # a reader may have kept the log from being emptied then
                 return self.certificate(orders.already[-1])
             self._check_inputs(orders, instant)
-            self._drop_model()
+            self._drop_models()
             number = execute.accept(self._bench(), orders, instant)
             return execute.finish(self._bench(), number)
 
@@ -229,7 +232,8 @@ class Workspace(Attended):
     def resume(self) -> list[Certificate]:
         """Finish the placement and the forgets that a crash interrupted; not while another process writes."""
         moving = self.config.trained and self.catalogue.count("target IS NOT NULL")
-        if not moving and not execute.under_way(self._bench()) and not execute.torn(self._bench()):
+        torn = execute.under_way(self._bench()) or execute.torn(self._bench())
+        if not moving and not torn and not strays(self.store):
             return []
         try:
             with self.lock:
@@ -291,3 +295,8 @@ class Workspace(Attended):
     def portrait(self) -> Portrait:
         """The shard graph as it is now, for those who draw it."""
         return portrait(self.store, self.config, Manifest.load(self.root))
+
+    # Inside
+
+    def _answering(self, consumer: str | None) -> Model:
+        return self.model() if consumer is None else self.model_for(consumer)

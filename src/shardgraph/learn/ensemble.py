@@ -28,6 +28,7 @@ from shardgraph.learn.prototypes import Prototypes
 from shardgraph.learn.recipe import Recipe
 
 CHUNK = 64  # samples in one forward pass
+Logits = Callable[[Samples], Tensor]
 
 
 def mixing_weight(groups: Sequence[tuple[int, int]], recipe: Recipe) -> float:
@@ -54,7 +55,7 @@ class Model:
 
     classes: tuple[str, ...]
     recipe: Recipe
-    voices: Callable[[Samples], Tensor] | None  # the logits [n, A] of all adapters; None if there is none
+    voices: Logits | None  # the logits [n, A] of all adapters; None if there is none
     average: Tensor  # [A, K] the mean over a class's adapters
     voiced: Tensor  # [K] whether the class has an adapter
     similarity: Callable[[Samples], Tensor]  # the prototypes' scores [n, K]
@@ -85,7 +86,7 @@ class Model:
         return cls(
             classes=classes,
             recipe=recipe,
-            voices=_voices(groups, recipe, seed, device),
+            voices=voices_of(groups, recipe, seed, device),
             average=hot / count.clamp(min=1),
             voiced=count > 0,
             similarity=similarity or _similarity(prototypes, recipe),
@@ -98,16 +99,17 @@ class Model:
         if not self.classes:
             raise WorkspaceError("the model knows no class: nothing is trained, or everything was forgotten")
         with torch.no_grad():
-            parts = [self._scores(chunk) for chunk in _chunks(samples)]
+            parts = [self.answer(chunk, self.voices and self.voices(chunk)) for chunk in chunks(samples)]
         return torch.cat(parts).numpy() if parts else np.zeros((0, len(self.classes)), np.float32)
 
     def predict(self, samples: Samples) -> list[str]:
         """The class with the highest score, for every sample."""
         return [self.classes[i] for i in self.scores(samples).argmax(axis=1).tolist()]
 
-    def _scores(self, samples: Samples) -> Tensor:
+    def answer(self, samples: Samples, voices: Tensor | None) -> Tensor:
+        """SAFE(z) [n, K], given what the adapters say [n, A]; None where there are none."""
         similarity = self.similarity(samples)
-        return similarity if self.voices is None else self.mix(self.voices(samples) @ self.average, similarity)
+        return similarity if voices is None else self.mix(voices @ self.average, similarity)
 
     def mix(self, logits: Tensor, similarity: Tensor) -> Tensor:
         """The scores [n, K], from the ensemble's mean logits and the prototypes' scores."""
@@ -131,7 +133,8 @@ def _standardised(scores: Tensor) -> Tensor:
     return centred / centred.square().mean(dim=1, keepdim=True).sqrt().clamp(min=1e-12)
 
 
-def _voices(groups: list[Adapters], recipe: Recipe, seed: int, device: str) -> Callable[[Samples], Tensor] | None:
+def voices_of(groups: Sequence[Adapters], recipe: Recipe, seed: int, device: str) -> Logits | None:
+    """What all adapters of these groups say, in their order, in one pass; None if there are none."""
     if not groups:
         return None
     first = torch.from_numpy(np.concatenate([group.first for group in groups]))
@@ -145,6 +148,7 @@ def _voices(groups: list[Adapters], recipe: Recipe, seed: int, device: str) -> C
     return lambda samples: voices.logits(samples).cpu()
 
 
-def _chunks(samples: Samples) -> Iterator[Samples]:
+def chunks(samples: Samples) -> Iterator[Samples]:
+    """The samples, as many at a time as go through one forward pass."""
     for start in range(0, len(samples), CHUNK):
         yield samples.take(np.arange(start, min(start + CHUNK, len(samples))))
