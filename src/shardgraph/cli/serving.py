@@ -42,7 +42,9 @@ def serve(
 
     with opened(workspace):
         pass  # what was interrupted is finished first, where nobody else is at it
-    run(workspace, host=host, port=port, grace=grace, workers=workers, device=device, record=record, originals=originals)
+    run(
+        workspace, host=host, port=port, grace=grace, workers=workers, device=device, record=record, originals=originals
+    )
     if as_json:
         print_json({"ended": True})
 

@@ -109,7 +109,7 @@ def accept(bench: Bench, plan: ForgetPlan, instant: bool, entries: Sequence[int]
         plan.request.reason,
         opening,
     )
-    ids = [(row.id,) for row in plan.rows]
+    ids, cost = [(row.id,) for row in plan.rows], _cost(bench, plan)
     with store.catalogue.transaction() as db:
         db.execute(
             "INSERT INTO requests (number, state, instant, received, samples, reason, opening) VALUES (?,?,?,?,?,?,?)",
@@ -124,7 +124,7 @@ def accept(bench: Bench, plan: ForgetPlan, instant: bool, entries: Sequence[int]
         db.executemany("DELETE FROM provisioned WHERE consumer = ? AND name = ?", provisioned)
         forget_rights(db, plan.rows)
         queue.start(db, entries, number)
-        facts = {"request": number, "samples": len(plan.rows)} | _cost(plan) | _counted(len(provisioned))
+        facts = {"request": number, "samples": len(plan.rows)} | cost | _counted(len(provisioned))
         _log(db, bench, "accepted", facts)
         if not entries:  # the queue has recorded its own
             record.note(store.root, bench.secrets, db, [row.id for row in plan.rows])
@@ -332,9 +332,9 @@ def _check(bench: Bench, number: int, units: set[str]) -> None:
         raise VerificationError(f"request {number} is erased, but not verified: {problem}")
 
 
-def _cost(plan: ForgetPlan) -> dict[str, int]:
+def _cost(bench: Bench, plan: ForgetPlan) -> dict[str, int]:
     """What a forget reads again, beside what a full retraining would."""
-    return {"revisited": plan.revisited, "of": round(plan.revisited / plan.share) if plan.share else 0}
+    return {"revisited": plan.revisited, "of": bench.store.catalogue.count("unit LIKE 'shard:%'")}
 
 
 def _log(db: object, bench: Bench, event: str, detail: dict) -> None:

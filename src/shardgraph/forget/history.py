@@ -87,7 +87,8 @@ def deadlines(catalogue: Catalogue, asker: str | None = None, most: int = 8) -> 
     waits = f"state IN ({','.join('?' * len(OPEN))}) AND {mine}"
     late = catalogue.one(f"SELECT count(*) FROM queue WHERE {waits} AND deadline < ?", *OPEN, asker, asker, queue.now())
     kept = catalogue.one(
-        "SELECT count(*), sum(m.time <= q.deadline) FROM queue q JOIN moves m ON m.entry = q.number AND m.state = 'done'"
+        "SELECT count(*), sum(m.time <= q.deadline) FROM queue q"
+        " JOIN moves m ON m.entry = q.number AND m.state = 'done'"
         f" WHERE q.state = 'done' AND {mine}",
         asker,
         asker,

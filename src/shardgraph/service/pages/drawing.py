@@ -36,7 +36,12 @@ def graph(
     pages = max(1, -(-len(found.shards) // ROWS))
     rows = found.shards[(min(page, pages) - 1) * ROWS :][:ROWS]
     chosen = _chosen(office, shard) if shard else None
-    facts = {"groups": len({one.group for one in found.shards}), "rows": rows, "page": min(page, pages), "pages": pages}
+    facts: dict[str, Any] = {
+        "groups": len({one.group for one in found.shards}),
+        "rows": rows,
+        "page": min(page, pages),
+        "pages": pages,
+    }
     return render(request, "graph.html", portrait=found, **facts | {"shard": chosen, "seconds": _seconds(office)})
 
 

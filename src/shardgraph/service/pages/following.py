@@ -49,7 +49,7 @@ def listing(
 def one(request: Request, number: Number, who: Reader, office: TheOffice) -> Response:
     """One request, and the states that it has been in; the script adds those that follow."""
     entry = entry_for(office, number, who)
-    facts = {"entry": entry, "times": dict(entry.history), "path": PATH, "words": WORDS}
+    facts: dict[str, Any] = {"entry": entry, "times": dict(entry.history), "path": PATH, "words": WORDS}
     early = entry.state in (queue.RECEIVED, queue.INSTANT) or (entry.state == queue.FAILED and entry.request is None)
     may_cancel = who.role != AUDITOR and early
     may_retry = who.role == OPERATOR and entry.state == queue.FAILED

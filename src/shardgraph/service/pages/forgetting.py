@@ -29,7 +29,9 @@ router = APIRouter(prefix=f"{PREFIX}/forget", route_class=Page, include_in_schem
 @router.get("")
 def begin(request: Request, who: Asker) -> Response:
     """Where somebody says what is looked for."""
-    return render(request, "forget.html", kinds=tuple(COLUMNS), kind="sample", wanted="", found=None, before=None, more=False)
+    return render(
+        request, "forget.html", kinds=tuple(COLUMNS), kind="sample", wanted="", found=None, before=None, more=False
+    )
 
 
 @router.post("/find")

@@ -7,7 +7,7 @@ from starlette.responses import Response
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
-from shardgraph.service.pages import drawing, entering, following, forgetting, overview, proving
+from shardgraph.service.pages import drawing, entering, following, forgetting, granting, overview, proving
 from shardgraph.service.pages.originals import Originals
 from shardgraph.service.pages.rendering import PREFIX
 from shardgraph.service.pages.sessions import Sessions
@@ -39,5 +39,5 @@ def open_pages(app: FastAPI, originals: Path | None = None) -> None:
     app.mount(f"{PREFIX}/static", Files(directory=STATIC), name="static")
     for router in (entering.front, entering.router, overview.router, drawing.router, forgetting.router):
         app.include_router(router)
-    for router in (following.router, proving.router, last):
+    for router in (following.router, proving.router, granting.router, last):
         app.include_router(router)

@@ -1,7 +1,7 @@
 """Originals: the pictures and texts that samples were made of, where somebody kept them in a folder.
 
-A sample's id is the file's path below that folder, as the reader of folders gives it, or that without its ending. Pictures
-are drawn again, small: what is shown is never the file itself.
+A sample's id is the file's path below that folder, as the reader of folders gives it, or that without its ending.
+Pictures are drawn again, small: what is shown is never the file itself.
 """
 
 import base64

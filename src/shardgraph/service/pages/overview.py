@@ -54,7 +54,12 @@ def _served(office: Office) -> dict[str, int] | None:
     manifest = Manifest.load(reader.root)
     wanted = wanted_groups(reader.store, reader.config, manifest.fingerprint)
     adapters = sum(group.adapters for group in wanted.values())
-    return {"adapters": len(state.model.average), "of": adapters, "groups": len(wanted), "classes": len(state.model.classes)}
+    return {
+        "adapters": len(state.model.average),
+        "of": adapters,
+        "groups": len(wanted),
+        "classes": len(state.model.classes),
+    }
 
 
 def chart(found: list[Measurement]) -> list[tuple[float, float]]:

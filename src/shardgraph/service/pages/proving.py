@@ -122,9 +122,7 @@ async def _brought(sent: FormData) -> bytes:
     raise InputError("choose a certificate's file, or paste what it holds")
 
 
-def _start(
-    request: Request, office: Office, asker: str | None, checks: tuple[Check, ...] | None = None
-) -> Response:
+def _start(request: Request, office: Office, asker: str | None, checks: tuple[Check, ...] | None = None) -> Response:
     found = queue.newest(office.reader.catalogue, states=(queue.DONE,), asker=asker, limit=ROWS)
     return render(request, "proof.html", entries=found, checks=checks, public_key=office.reader.secrets.public)
 

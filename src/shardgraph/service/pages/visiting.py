@@ -2,7 +2,7 @@
 
 import hmac
 import ipaddress
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Annotated, Any
 from urllib.parse import quote
@@ -42,7 +42,7 @@ class Elsewhere(Exception):
 class Page(APIRoute):
     """A route that answers people: whatever goes wrong is a page that says so, and a new session gets its cookie."""
 
-    def get_route_handler(self) -> Callable[[Request], Awaitable[Response]]:
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """The handler, with its failures."""
         handle = super().get_route_handler()
 
@@ -169,7 +169,7 @@ def _failure(request: Request, error: Exception) -> Response:
     status, words = _told(error)
     if status == 500:
         log("unexpected", kind=type(error).__name__, where=place_of(error))
-    facts: dict[str, Any] = {"title": TITLES.get(status, "This cannot be done"), "words": words, "status": status}
+    facts: dict[str, Any] = {"title": TITLES.get(status, "This cannot be done"), "words": words, "code": status}
     return render(request, "failure.html", status, **facts)
 
 
