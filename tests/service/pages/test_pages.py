@@ -170,9 +170,11 @@ def test_verify_looks_at_the_file_on_disk(root, service, visit):
 def test_one_sample_is_found_in_a_certificate_by_its_nonce_alone(root, service, visit):
     me = visit()
     _, got = certificate(service, me)
+    assert me.post("/pages/proof/1/nonce", {"sample": BOB}).status_code == 404
+    shown = me.post("/pages/proof/1/nonce", {"sample": ANN})
     with Workspace(root) as workspace:
         nonce = workspace.nonces(1, [ANN])[ANN]
-    me.get("/pages/proof")
+    assert nonce in shown.text
     sent = {"pasted": got.text, "sample": ANN}
     assert "Genuine" in me.post("/pages/proof/check", sent | {"nonce": nonce}).text
     assert "Refused" in me.post("/pages/proof/check", sent | {"nonce": "00"}).text

@@ -1,5 +1,6 @@
 """The overview: how the model does, what waits, what forgetting has cost. An owner sees its own requests alone."""
 
+import math
 from datetime import datetime
 from typing import Any
 
@@ -15,7 +16,7 @@ from shardgraph.service.pages.visiting import Page, Reader
 from shardgraph.service.timing import quantile, seconds_to_forget
 from shardgraph.service.tokens import OWNER, Caller
 
-WIDTH, HEIGHT, EDGE = 640, 160, 8  # of the chart, in its own units
+LEFT, RIGHT, TOP, BOTTOM = 60, 990, 15, 165  # of the chart, in its own units
 router = APIRouter(prefix=PREFIX, route_class=Page, include_in_schema=False)
 
 
@@ -62,19 +63,26 @@ def _served(office: Office) -> dict[str, int] | None:
     }
 
 
-def chart(found: list[Measurement]) -> list[tuple[float, float]]:
-    """The points of a line, one a measurement, by time; the scale runs from 0 to 1."""
+def chart(found: list[Measurement]) -> dict[str, Any] | None:
+    """The points of a line, one a measurement, by time, and the levels beside it; None if nothing was measured.
+
+    The scale ends at 1 and begins at a tenth below the lowest point, so that small changes can be seen.
+    """
     if not found:
-        return []
-    from_to = [_seconds(one.time) for one in (found[0], found[-1])]
-    length = (from_to[1] - from_to[0]) or 1.0
-    return [
-        (
-            round(EDGE + (WIDTH - 2 * EDGE) * (_seconds(one.time) - from_to[0]) / length, 1),
-            round(HEIGHT - EDGE - (HEIGHT - 2 * EDGE) * one.accuracy, 1),
-        )
-        for one in found
-    ]
+        return None
+    start, end = (_seconds(one.time) for one in (found[0], found[-1]))
+    low = max(0.0, math.floor(10 * min(one.accuracy for one in found) - 0.5) / 10)
+
+    def height(level: float) -> float:
+        return round(BOTTOM - (BOTTOM - TOP) * (level - low) / (1 - low), 1)
+
+    def place(time: str) -> float:
+        return round(LEFT + (RIGHT - LEFT) * (_seconds(time) - start) / ((end - start) or 1.0), 1)
+
+    return {
+        "points": [(place(one.time), height(one.accuracy)) for one in found],
+        "grid": [(level, height(level)) for level in (low, (low + 1) / 2, 1.0)],
+    }
 
 
 def _seconds(time: str) -> float:

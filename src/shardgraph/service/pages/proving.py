@@ -6,16 +6,17 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from starlette.datastructures import FormData, UploadFile
 
-from shardgraph.errors import DamagedFile, InputError, ShardgraphError, VerificationError
+from shardgraph.errors import DamagedFile, InputError, ShardgraphError, UnknownSample, VerificationError
 from shardgraph.forget import queue
 from shardgraph.forget.certificate import Certificate, check_certificate, opens
+from shardgraph.forget.queue import Entry
 from shardgraph.forget.verify import Check
 from shardgraph.service.access import TheOffice
 from shardgraph.service.asking import certified, entry_for
 from shardgraph.service.office import Office
 from shardgraph.service.pages.following import Number
 from shardgraph.service.pages.rendering import PREFIX, render
-from shardgraph.service.pages.visiting import Looker, Page, Reader, Sent, text
+from shardgraph.service.pages.visiting import Asker, Looker, Page, Reader, Sent, text
 from shardgraph.service.tokens import OWNER
 
 ROWS = 25
@@ -55,7 +56,17 @@ def verify(request: Request, number: Number, who: Reader, sent: Sent, office: Th
     """Check the certificate as it lies on disk now."""
     found = certified(office, number, who)
     raw = office.reader.certificate_path(found).read_bytes()
-    return _shown(request, office, number, found, entry_for(office, number, who), checked(office, raw))
+    return _shown(request, office, number, found, entry_for(office, number, who), checks=checked(office, raw))
+
+
+@router.post("/{number}/nonce")
+def nonce(request: Request, number: Number, who: Asker, sent: Sent, office: TheOffice) -> Response:
+    """The nonce that opens a sample's entry, for the one who asked."""
+    found, sample = certified(office, number, who), text(sent, "sample")
+    given = office.reader.nonces(found, [sample])[sample]
+    if not opens(office.reader.certificate(found), sample, given):
+        raise UnknownSample(f"certificate {found} does not speak of this sample", [sample])
+    return _shown(request, office, number, found, entry_for(office, number, who), opened=(sample, given))
 
 
 @router.get("/{number}/certificate.json")
@@ -127,10 +138,8 @@ def _start(request: Request, office: Office, asker: str | None, checks: tuple[Ch
     return render(request, "proof.html", entries=found, checks=checks, public_key=office.reader.secrets.public)
 
 
-def _shown(
-    request: Request, office: Office, number: int, found: int, entry: Any, checks: tuple[Check, ...] | None = None
-) -> Response:
+def _shown(request: Request, office: Office, number: int, found: int, entry: Entry, **more: Any) -> Response:
     certificate = office.reader.certificate(found)
-    facts: dict[str, Any] = {"number": number, "entry": entry, "certificate": certificate, "checks": checks}
+    facts: dict[str, Any] = {"number": number, "entry": entry, "certificate": certificate}
     whole = json.dumps(certificate.to_json(), indent=1, sort_keys=True, ensure_ascii=False)
-    return render(request, "certificate.html", **facts, whole=whole)
+    return render(request, "certificate.html", **facts | {"whole": whole, "checks": None, "opened": None} | more)

@@ -2,12 +2,13 @@
 "use strict";
 
 const clock = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
+const stopwatch = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
 
 function localTimes(root) {
   for (const time of root.querySelectorAll("time[datetime]")) {
     const when = new Date(time.dateTime);
     if (!Number.isNaN(when.getTime())) {
-      time.textContent = clock.format(when);
+      time.textContent = (time.closest(".states") ? stopwatch : clock).format(when);
       time.title = time.dateTime;
     }
   }
