@@ -103,10 +103,10 @@ def nonces(number: Number, what: Opening, who: Asker, office: TheOffice) -> Nonc
     return Nonces(certificate=found.number, nonces=given)
 
 
-def previewed(office: Office, request: ForgetRequest, who: Caller) -> Preview:
-    """The figures of a request that this caller may make, and the twins that it may know of."""
+def previewed(office: Office, request: ForgetRequest, who: Caller, *, twins: bool = True) -> Preview:
+    """The figures of a request that this caller may make, and the twins that it may know of: finding them reads all."""
     orders, reader = office.reader.plan(request), office.reader
-    ids = {row.id for row in orders.rows}
+    ids = {row.id for row in orders.rows} if twins else set()
     others = sorted({twin.other for twin in reader.twins(ids)} - ids) if ids else []
     figures = orders.to_json() | {"twins": own_only(reader, who, others)}
     return Preview(**figures, seconds=expected_seconds(reader.catalogue))

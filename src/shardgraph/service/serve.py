@@ -1,5 +1,6 @@
 """Serving a workspace: who may listen where, one process at a time, a clean end."""
 
+import gc
 import ipaddress
 import signal
 import socket
@@ -45,6 +46,7 @@ def serve(
             app = create_app(root, Worker(root, grace=grace, workers=workers, device=device), originals)
             address, found = listener.getsockname()[:2]
             log("listening", address=address, port=found)
+            gc.freeze()  # what was imported stays: looking through it again and again would hold calls up
             config = uvicorn.Config(
                 app,
                 log_config=None,

@@ -84,6 +84,7 @@ def test_find_shows_what_begins_so_and_preview_what_it_would_cost(visit):
         assert name in me.post("/pages/forget/find", {"kind": kind, "wanted": name[:2]}).text
         answer = me.post("/pages/forget/preview", {"kind": kind, "name": name})
         assert answer.status_code == 200 and "samples to read again" in answer.text, answer.text
+        assert "No twin" in me.post("/pages/forget/preview", {"kind": kind, "name": name, "look": "yes"}).text
 
 
 def test_no_address_holds_the_name_of_a_sample(service, visit):
@@ -220,7 +221,8 @@ def test_rights_are_given_asked_about_and_taken(visit):
     me.get("/pages/rights")
     granted = me.post("/pages/rights/grant", {"consumer": "acme & co", "source": ["ann", "bob"]})
     assert granted.status_code == 303
-    assert "What its model knows" in me.get(granted.headers["location"]).text
+    assert "adapters kept" not in me.get(granted.headers["location"]).text
+    assert "adapters kept" in me.get(granted.headers["location"] + "&reach=yes").text
     asked = {"consumer": "acme & co", "sample": ROWS[24].id}
     before = me.post("/pages/rights/ask", asked).text
     assert "is labelled" in before

@@ -47,13 +47,13 @@ def look(request: Request, who: Asker, sent: Sent, office: TheOffice) -> Respons
 
 @router.post("/preview")
 def look_closer(request: Request, who: Asker, sent: Sent, office: TheOffice) -> Response:
-    """What forgetting it would do; changes nothing."""
+    """What forgetting it would do; changes nothing. The script asks again, to have the twins looked for, too."""
     kind, name, twins = text(sent, "kind"), text(sent, "name"), bool(text(sent, "twins"))
-    wish = chosen(office, _ask(sent), who)
-    facts = previewed(office, wish, who)
+    looked = twins or bool(text(sent, "look"))
+    facts = previewed(office, chosen(office, _ask(sent), who), who, twins=looked)
     last = measurements(office.reader.catalogue, 1) if who.role != OWNER else []
     shown = request.app.state.originals.show(_samples(office, kind, name))
-    facts_of_page: dict[str, Any] = {"kind": kind, "name": name, "twins": twins, "originals": shown}
+    facts_of_page: dict[str, Any] = {"kind": kind, "name": name, "twins": twins, "looked": looked, "originals": shown}
     return render(request, "preview.html", facts=facts, accuracy=last[-1] if last else None, **facts_of_page)
 
 

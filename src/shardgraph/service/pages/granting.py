@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import urlencode
 
 import numpy as np
@@ -41,9 +41,11 @@ def listing(request: Request, who: RightsReader, office: TheOffice) -> Response:
 
 
 @router.get("/of")
-def one(request: Request, who: RightsReader, office: TheOffice, consumer: Consumer) -> Response:
-    """One consumer's right and how far it reaches."""
-    return _shown(request, office, who, consumer)
+def one(
+    request: Request, who: RightsReader, office: TheOffice, consumer: Consumer, reach: Literal["", "yes"] = ""
+) -> Response:
+    """One consumer's right; the script asks again, for how far it reaches, which takes a look at every shard."""
+    return _shown(request, office, who, consumer, count=bool(reach))
 
 
 @router.post("/grant")
@@ -97,18 +99,20 @@ def ask(request: Request, who: Operator, sent: Sent, office: TheOffice) -> Respo
     return _shown(request, office, who, consumer, asked=facts)
 
 
-def _shown(request: Request, office: Office, who: Caller, consumer: str, **more: Any) -> Response:
+def _shown(
+    request: Request, office: Office, who: Caller, consumer: str, *, count: bool = False, **more: Any
+) -> Response:
     found = _right(office, _seen(who, consumer), who)
     held_out: list[str] = []
     with office.counter() as counter:
-        trained = counter.config.trained
-        reach = counter.reach(found) if trained and (found.sources or found.shards) else None
+        served = counter.config.trained and bool(found.sources or found.shards)
+        reach = counter.reach(found) if served and count else None
         terms = terms_by_source(counter.catalogue)
         if who.role == OPERATOR:
             sql = "SELECT id FROM samples WHERE unit LIKE 'test:%' ORDER BY id LIMIT ?"
             held_out = [name for (name,) in counter.catalogue.all(sql, SUGGESTED)]
     others = [name for name in terms if name not in found.sources] if who.role == OPERATOR else []
-    facts = {"right": found, "reach": reach, "others": others, "held_out": held_out}
+    facts: dict[str, Any] = {"right": found, "served": served, "reach": reach, "others": others, "held_out": held_out}
     return render(request, "right.html", **facts | {"accuracy": None, "asked": None} | more)
 
 

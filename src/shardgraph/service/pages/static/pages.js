@@ -76,7 +76,30 @@ function watch(list) {
   };
 }
 
+// A part that takes longer is asked for when the page is there: its form is sent, and the same part of the answer put
+// in its place. Without a script it is a button.
+async function fetchRest(part) {
+  const form = part.querySelector("form"), button = form.querySelector("button");
+  button.setAttribute("aria-busy", "true");
+  button.textContent = button.dataset.busy;
+  const sent = new URLSearchParams(new FormData(form));
+  try {
+    const answer = form.method === "post"
+      ? await fetch(form.action, { method: "POST", body: sent })
+      : await fetch(`${form.action}?${sent}`);
+    if (!answer.ok) throw new Error(String(answer.status));
+    const found = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById(part.id);
+    localTimes(found);
+    part.replaceChildren(...found.childNodes);
+    part.removeAttribute("data-rest");
+  } catch {
+    button.removeAttribute("aria-busy");
+    button.textContent = "That failed. Try again";
+  }
+}
+
 localTimes(document);
 busyButtons();
+for (const part of document.querySelectorAll("[data-rest]")) fetchRest(part);
 for (const list of document.querySelectorAll("ol[data-events]")) watch(list);
 document.getElementById("verdict")?.focus({ preventScroll: false });
