@@ -23,6 +23,10 @@ _HOMES = {
     "Samples": "data.samples",
     "from_arrays": "data.samples",
     "read_arrays": "data.readers.arrays",
+    "Budget": "learn.private.budget",
+    "PrivacyTerms": "learn.private.terms",
+    "PrivateRecipe": "learn.private.recipe",
+    "budget_of": "learn.private.terms",
     "Recipe": "learn.recipe",
     "recipe": "learn.recipe",
     "backbone_identity": "forget.arrivals",
@@ -66,6 +70,9 @@ if TYPE_CHECKING:
         ShardGraph,
         Topology,
     )
+    from shardgraph.learn.private.budget import Budget
+    from shardgraph.learn.private.recipe import PrivateRecipe
+    from shardgraph.learn.private.terms import PrivacyTerms, budget_of
     from shardgraph.learn.recipe import Recipe, recipe
 
 

@@ -19,8 +19,10 @@ from hashlib import sha256
 from pathlib import Path
 
 import shardgraph
+from shardgraph.forget.charges import Book
 from shardgraph.forget.request import ForgetRequest
 from shardgraph.forget.workspace import Workspace
+from shardgraph.learn.private.accounting import library
 from tests.strategies import all_bytes, promised_files
 
 ROOMS = tuple(str(Path(shardgraph.__file__).parent / room) for room in ("data", "forget"))
@@ -49,6 +51,7 @@ def finish(root: Path, gone: list[str]) -> dict:
         workspace.train()
         workspace.repair()
         verification = workspace.verify().to_json()
+        book = Book.load(workspace.catalogue).to_json()
         events = [workspace.certificate(i + 1).event for i in range(workspace.last_certificate())]
     files = all_bytes(root)
     return {
@@ -56,6 +59,7 @@ def finish(root: Path, gone: list[str]) -> dict:
         "known": known,
         "verification": verification,
         "events": events,
+        "book": book,
         "certificates": len([name for name in files if name.startswith("certificates")]),
         "promised": {name: sha256(raw).hexdigest() for name, raw in promised_files(root).items()},
         "traces": [name for name, raw in files.items() if any(sample.encode() in raw for sample in gone)],
@@ -152,6 +156,8 @@ def measure(base: Path, root: Path, act: str, gone: list[str]) -> dict:
 def main() -> None:
     base, folder = Path(sys.argv[1]), Path(sys.argv[2])
     order = json.load(sys.stdin)
+    if order.get("private"):
+        library()  # once, and not in every child
     size = measure(base, folder / "measured", order["act"], order["gone"])
     draw = random.Random(order["seed"])
     results = []

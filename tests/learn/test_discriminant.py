@@ -43,7 +43,9 @@ def test_bytes_round_trip():
 def test_outer_products_equal_integer_arithmetic():
     whole = samples()
     x = quantise(whole.features).astype(object)  # Python's integers: no rounding anywhere
-    assert (total([whole], second_order=True).outer == x.T @ x).all()
+    sums = total([whole], second_order=True)
+    assert (sums.products() == x.T @ x).all()
+    assert (sums.outer == (x.T @ x)[np.triu_indices(6)]).all()
 
 
 def test_a_block_of_products_cannot_leave_the_exact_integers():

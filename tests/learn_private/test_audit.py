@@ -22,8 +22,9 @@ from shardgraph.learn.private.guarantee import sample_loss
 from shardgraph.learn.private.learners import learner
 from shardgraph.learn.private.ledger import Releases
 from shardgraph.learn.private.masks import checked_masks
-from shardgraph.learn.private.noise import NoiseSource, SecureNoise
+from shardgraph.learn.private.noise import NoiseSource
 from shardgraph.learn.private.recipe import PrivateRecipe
+from shardgraph.learn.private.secure import SecureNoise
 from shardgraph.learn.recipe import Recipe
 from tests.learn_private.problems import NoNoise, by_class
 
@@ -87,7 +88,9 @@ def quiet_neighbours() -> Samples:
 
 def attack(adapter: str, rate: float, steps: int, epsilon: float) -> Attack:
     noise = calibrate(rate, steps, epsilon, DELTA)
-    privacy = PrivateRecipe(noise, rate, steps, clip=0.02, normaliser=1.0, lr=1.0, direct_batch=1)
+    privacy = PrivateRecipe(
+        noise, rate, steps, clip=0.02, normaliser=1.0, lr=1.0, direct_batch=1, direct_steps=1, rank=0
+    )
     return Attack(Recipe(loss="bce", adapter=adapter, heads=1, lr=1e-4), privacy, quiet_neighbours())
 
 

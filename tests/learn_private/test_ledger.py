@@ -117,9 +117,9 @@ def test_what_would_overflow_is_to_be_rebuilt_and_no_more() -> None:
     releases = Releases().built("a", BUILD).built("b", BUILD)
     room = left(releases, ["a"], DEFAULT, DELTA)
     full = releases.after_removal(["a"], room)
-    assert to_rebuild(full, ["b"], 0, DEFAULT, DELTA) == ()
-    assert to_rebuild(full, ["a"], 1, DEFAULT, DELTA) == ("a",)
-    assert to_rebuild(releases, ["a", "b"], 60, DEFAULT, DELTA) == ("a", "b")
+    assert to_rebuild(full, DEFAULT, DELTA) == ()
+    assert to_rebuild(full.after_removal(["a"]), DEFAULT, DELTA) == ("a",)
+    assert to_rebuild(releases.after_removal(["a", "b"], 60), DEFAULT, DELTA) == ("a", "b")
     assert guarantee(full.after_removal(["a"]).built("a", BUILD), DEFAULT, DELTA).alpha == 0
 
 

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from shardgraph.learn.private.noise import SecureNoise, released
+from shardgraph.learn.private.noise import released
+from shardgraph.learn.private.secure import SecureNoise
 from tests.learn_private.problems import NoNoise, SeededNoise
 
 # a correct source fails these with probability 1e-6

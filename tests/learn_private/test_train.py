@@ -23,7 +23,9 @@ from tests.learn_private.problems import NoNoise, Picks, SeededNoise, by_class, 
 CLASSES = ("a", "b", "c")
 LABELS = [label for label in CLASSES for _ in range(8)]
 INCA, LINEAR = Recipe(loss="bce", heads=1), Recipe(loss="bce", adapter="linear")
-PRIVACY = PrivateRecipe(noise=1.0, rate=0.4, steps=12, clip=0.5, normaliser=8, lr=0.5, direct_batch=4, readers=2)
+PRIVACY = PrivateRecipe(
+    noise=1.0, rate=0.4, steps=12, clip=0.5, normaliser=8, lr=0.5, direct_batch=4, direct_steps=1, rank=0, readers=2
+)
 KINDS = pytest.mark.parametrize("recipe", [INCA, LINEAR], ids=["inca", "linear"])
 
 

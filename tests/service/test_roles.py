@@ -24,6 +24,10 @@ TABLE = [  # method, path as in the document, who may, how to call it
     ("POST", "/predictions/arrays", PREDICTORS, {"content": b"no arrays"}),
     ("POST", "/predictions/images", PREDICTORS, {"files": {"files": b"no image"}}),
     ("POST", "/predictions/texts", PREDICTORS, {"json": {"texts": ["a text"]}}),
+    ("GET", "/rights", LOOKERS, {}),
+    ("POST", "/rights/{consumer}/grant", {"operator"}, {"json": {"sources": ["bob"]}}),
+    ("POST", "/rights/{consumer}/revoke", {"operator"}, {"json": {"sources": ["bob"]}}),
+    ("POST", "/rights/{consumer}/provision", {"operator"}, {}),
     ("GET", "/public-key", OPEN, {}),
     ("GET", "/certificates/{number}", LOOKERS, {}),
     ("GET", "/ledger", LOOKERS, {}),
@@ -64,7 +68,7 @@ def test_the_table_has_every_endpoint(guarded):
 def test_who_may(guarded, method, path, allowed, call, role):
     service, tokens = guarded
     token = {**tokens, "none": None, "stranger": tokens["operator"][:-1] + "?"}[role]
-    where = path.format(number=1, state="0" * 32) if path != "/requests" or method == "GET" else path
+    where = path.format(number=1, state="0" * 32, consumer="shop") if path != "/requests" or method == "GET" else path
     answer = service(method, where, token, **call)
     if "none" in allowed or role in allowed:
         assert answer.status_code not in (401, 403) and answer.status_code < 500, answer.text
@@ -103,3 +107,20 @@ def test_a_revoked_token_is_worthless_at_once(root, tokens):
         with Workspace(root) as workspace:
             revoke_token(workspace.catalogue, "the-auditor")
         assert service("GET", "/status", tokens["auditor"]).status_code == 401
+
+
+def test_a_consumer_predicts_under_its_right_and_a_revocation_acts_on_the_next_prediction(root, tokens):
+    query = {"json": {"features": [[0.5] * 8], "top": 4}}
+    with running(root) as service:
+        predict = lambda role: service("POST", "/predictions", tokens[role], **query)  # noqa: E731
+        assert predict("consumer").status_code == 404, "no right yet"
+        granted = service("POST", "/rights/the-consumer/grant", tokens["operator"], json={"sources": ["ann", "bob"]})
+        assert granted.json()["sources"] == ["ann", "bob"]
+        both, whole = predict("consumer").json()["predictions"], predict("operator").json()["predictions"]
+        assert both != whole
+        service("POST", "/rights/the-consumer/revoke", tokens["operator"], json={"sources": ["bob"]})
+        one = predict("consumer").json()["predictions"]
+        assert one != both
+        assert service("POST", "/requests", tokens["owner"], json=MINE).status_code == 202
+        assert predict("consumer").json()["predictions"] != one, "what waits to be forgotten is out of it, too"
+        assert service("POST", "/rights/the-consumer/provision", tokens["operator"]).status_code == 200

@@ -34,6 +34,8 @@ def status(workspace: Where, as_json: Json = False) -> None:
         ("disk", as_bytes(facts["disk_bytes"])),
     ]
     print_facts(str(workspace), rows)
+    if facts["privacy"]:
+        _show_privacy(facts["privacy"])
     if told := {name: known for name, known in facts["sources"].items() if known["owner"] or known["terms"]
                 or known["rate"] is not None}:  # fmt: skip
         print_table("sources", ("source", *next(iter(told.values()))), [(n, *k.values()) for n, k in told.items()])
@@ -114,6 +116,23 @@ def verify_certificate(
         return
     opened_row = [("this sample", "was forgotten, says the certificate")] if open_ is not None else []
     print_facts(f"certificate {shown.number}: the signature is good", [*_lines(shown), *opened_row])
+
+
+def _show_privacy(found: dict[str, Any]) -> None:
+    """What private edges have cost, and how many requests each shard has left."""
+    budget, loss = found["budget"], found["sample_loss"]
+    note = ", vacuous in beta" if budget["vacuous"] else ""
+    rows = [
+        ("groups with private edges", found["groups"]),
+        ("a sample has lost", f"epsilon {loss['epsilon']:.3g} at delta {found['delta']:g}, by {loss['method']}"),
+        ("away from never-saw", f"({found['alpha']:.4g}, {found['beta']:.3g}), by {found['method']}"),
+        ("budget", f"({budget['alpha']:g}, {budget['beta']:g}{note})"),
+    ]
+    print_facts("private edges", rows)
+    left = [(shard, f"{each['left']} of {each['of']} requests left") for shard, each in found["shards"].items()]
+    print_table(
+        "single samples that may leave before those who use them privately are trained anew", ("shard", ""), left
+    )
 
 
 def _state(facts: dict[str, Any]) -> str:

@@ -1,6 +1,7 @@
 """From flags to the topology and the recipe that a training is given; None where no flag was."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,19 @@ def recipe_of(name: str | None, **changes: Any) -> "shardgraph.Recipe | None":
     if name is None and not given:
         return None
     return shardgraph.recipe(name or "default", **given)
+
+
+def terms_of(
+    epsilon: float | None, delta: float | None, budget: "shardgraph.Budget | None", *, every: bool, **changes: Any
+) -> "shardgraph.PrivacyTerms | None":
+    """The terms of private edges; None where no flag asks for any."""
+    given = {key: value for key, value in changes.items() if value is not None}
+    if epsilon is None or delta is None:
+        if every or given or epsilon is not None or delta is not None:
+            raise InputError("private edges need --epsilon and --delta, both of them (say --epsilon 2 --delta 1e-11)")
+        return None
+    terms = shardgraph.PrivacyTerms(epsilon, delta, every=every, recipe=shardgraph.PrivateRecipe(**given))
+    return terms if budget is None else replace(terms, budget=budget)
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -88,7 +88,7 @@ def forget(
     ray_storage: RayStorage = None,
     as_json: Json = False,
 ) -> None:
-    """Forget samples, exactly, and print the certificate's number."""
+    """Forget samples and print the certificate's number; it says which guarantee holds."""
     request = request_of(sample, source, subject, shard, label, from_file, reason)
     with opened(workspace, workers, executor=executor, ray_address=ray_address, ray_storage=ray_storage) as ws:
         orders = ws.plan(ws.with_twins(request, threshold) if with_twins else request)
@@ -153,10 +153,22 @@ def plan_rows(figures: dict[str, Any]) -> list[tuple[str, object]]:
             rows.append((words, ", ".join(map(str, figures[name]))))
     if figures["groups_that_vanish"]:
         rows.append(("groups that vanish", figures["groups_that_vanish"]))
+    rows += privacy_rows(figures["privacy"]) if "privacy" in figures else []
     rows += twin_rows(figures["twins"]) if "twins" in figures else []
     if expected := figures.get("expected_cost"):
         by = "the sources' rates" if expected["by_rates"] else "a sample at random"
         rows.append(("expected, by " + by, f"{expected['samples']:.0f} samples, {expected['share']:.1%}"))
+    return rows
+
+
+def privacy_rows(spending: dict[str, Any]) -> list[tuple[str, object]]:
+    """What a forget spends of the budget of private edges, in words."""
+    before, after, budget = spending["before"], spending["after"], spending["budget"]
+    steps = " -> ".join(f"({each['alpha']:.4g}, {each['beta']:.3g})" for each in (before, after))
+    words = f"{steps} of ({budget['alpha']:g}, {budget['beta']:g}), by {after['method']}"
+    rows: list[tuple[str, object]] = [("groups charged", spending["groups_charged"]), ("(alpha, beta)", words)]
+    if spending["groups_over_budget"]:
+        rows.append(("rebuilt, being over the budget", spending["groups_over_budget"]))
     return rows
 
 

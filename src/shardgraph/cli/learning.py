@@ -5,13 +5,15 @@ from typing import Annotated
 
 import typer
 
-from shardgraph.cli.flags import recipe_of, topology_of
+import shardgraph
+from shardgraph.cli.flags import recipe_of, terms_of, topology_of
 from shardgraph.cli.opening import opened
 from shardgraph.cli.options import As, Columns, ExecutorKind, Json, RayAddress, RayStorage, Where, Workers
 from shardgraph.cli.output import print_facts, print_json, print_table
 from shardgraph.cli.predictions import Prediction, best, check_suffix, write
 from shardgraph.errors import InputError
 
+PRIVATE = "Private edges (fixed by the first train, but for the budget)"
 SHOWN = 20  # predictions on a terminal
 
 GRAPH, RECIPE = "Shard graph (fixed by the first train)", "Recipe (fixed by the first train)"
@@ -76,6 +78,40 @@ def train(
     no_prototypes: Annotated[
         bool, typer.Option("--no-prototypes", rich_help_panel=RECIPE, help="Leave class prototypes out.")
     ] = False,
+    private_edges: Annotated[
+        bool,
+        typer.Option(
+            "--private-edges", rich_help_panel=PRIVATE, help="Make every edge of the graph private (SAFE-DP)."
+        ),
+    ] = False,
+    epsilon: Annotated[
+        float | None, typer.Option(rich_help_panel=PRIVATE, help="What one sample may lose to the whole model.")
+    ] = None,
+    delta: Annotated[
+        float | None, typer.Option(rich_help_panel=PRIVATE, help="The chance that this fails; far below 1/n.")
+    ] = None,
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            rich_help_panel=PRIVATE,
+            help="How far from never-saw before adapters are trained anew: default (10, 1e-3) or paper (30, 1).",
+            show_default="default",
+        ),
+    ] = None,
+    alpha_budget: Annotated[float | None, typer.Option(rich_help_panel=PRIVATE, help="The budget's alpha.")] = None,
+    beta_budget: Annotated[
+        float | None, typer.Option(rich_help_panel=PRIVATE, help="The budget's beta, at most 1.")
+    ] = None,
+    private_steps: Annotated[
+        int | None, typer.Option(rich_help_panel=PRIVATE, help="Noisy steps of a build; see docs/privacy.md.")
+    ] = None,
+    private_rate: Annotated[
+        float | None, typer.Option(rich_help_panel=PRIVATE, help="Chance of a neighbour's sample to be in a step.")
+    ] = None,
+    private_lr: Annotated[float | None, typer.Option(rich_help_panel=PRIVATE, help="Of the noisy steps.")] = None,
+    clip: Annotated[
+        float | None, typer.Option(rich_help_panel=PRIVATE, help="The most that a sample may move.")
+    ] = None,
     rebuild: Annotated[bool, typer.Option("--rebuild", help="Build everything anew, whatever is there.")] = False,
     device: Annotated[
         str | None,
@@ -109,13 +145,17 @@ def train(
         mixing=mixing,
         prototypes=False if no_prototypes else None,
     )
+    allowed = shardgraph.budget_of(budget, alpha_budget, beta_budget)
+    changes = {"steps": private_steps, "rate": private_rate, "lr": private_lr, "clip": clip}
+    terms = terms_of(epsilon, delta, allowed, every=private_edges, **changes)
     if device not in (None, "cpu", "cuda"):
         raise InputError(f"device must be cpu or cuda, got {device!r}")
     with opened(
         workspace, workers, device=device, executor=executor, ray_address=ray_address, ray_storage=ray_storage
     ) as ws:
-        manifest = ws.train(graph, how, rebuild=rebuild)
-        samples = ws.status()["samples"]
+        manifest = ws.train(graph, how, privacy=terms, budget=allowed, rebuild=rebuild)
+        samples = ws.counts()
+        private = ws.config.the_privacy()
     facts = {
         "model_digest": manifest.model_digest,
         "groups": len(manifest.groups),
@@ -123,10 +163,20 @@ def train(
         "lambda": manifest.weight,
         "samples": samples,
     }
+    if private is not None:
+        noise = private.recipe.noise
+        facts["privacy"] = {
+            "epsilon": private.epsilon,
+            "delta": private.delta,
+            "noise": noise,
+            "budget": str(private.budget),
+        }
     if as_json:
         print_json(facts)
     else:
         shown = facts | {"lambda": f"{manifest.weight:.3f}", "samples": f"{samples['train']} train"}
+        if private is not None:
+            shown["privacy"] = f"epsilon {private.epsilon:g}, delta {private.delta:g}, budget {private.budget}"
         print_facts("trained", shown.items())
 
 

@@ -46,6 +46,9 @@ CREATE TABLE IF NOT EXISTS sources ( -- what is known about who gave the data
   name TEXT PRIMARY KEY, owner TEXT NOT NULL, terms TEXT NOT NULL,
   rate REAL                          -- the share of its samples expected to be asked back in a year
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS privacy ( -- what groups with private edges have released, and what was removed since
+  name TEXT PRIMARY KEY, value TEXT NOT NULL
+) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS queue (   -- forget requests that a service was given; `wish` is emptied at the end
   number INTEGER PRIMARY KEY AUTOINCREMENT, state TEXT NOT NULL, received TEXT NOT NULL, deadline TEXT NOT NULL,
   asker TEXT NOT NULL, reason TEXT NOT NULL, samples INTEGER NOT NULL, wish TEXT NOT NULL,

@@ -46,7 +46,7 @@ def union(requests: Sequence[ForgetRequest]) -> ForgetRequest:
 def _touched(store: Store, config: Config, number: int) -> set[str]:
     """What an entry has rebuilt and rewritten: groups, and files of samples."""
     rows = store.catalogue.rows("id", queue.withheld_by(store.catalogue, [number]))
-    groups = affected_groups(config, store.catalogue.unit_labels(), tuple(rows))
+    groups = affected_groups(store, config, tuple(rows))
     return {group.name for group in groups} | {row.unit for row in rows}
 
 

@@ -1,7 +1,8 @@
 """Build what is missing, destroy what is no longer wanted: the one act behind train, forget, repair and add.
 
 The key of a group is a digest of all that its training is a function of. A key that stands in the catalogue
-with its file is built; anything else is work. Like make, with digests instead of timestamps.
+with its file is built; anything else is work. Like make, with digests instead of timestamps. Of what a group uses
+privately the key holds nothing but a random number, new for every build: such a group stays when a neighbour changes.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -13,6 +14,7 @@ from shardgraph.data.files import adopt, scratch_file, write_file
 from shardgraph.data.store import Store, shard_unit
 from shardgraph.digest import digest
 from shardgraph.errors import DamagedFile
+from shardgraph.forget.charges import Book, worst_loss
 from shardgraph.forget.config import Config
 from shardgraph.forget.manifest import Manifest, destroy_group, group_path, load_classes, prototypes_path
 from shardgraph.graph import ShardGraph
@@ -30,7 +32,7 @@ Announce = Callable[[str], None]  # told a model's digest before the manifest na
 
 @dataclass(frozen=True)
 class Wanted:
-    """A group as it should be: its key, and the units of its members and of its whole neighbourhood."""
+    """A group as it should be: its key, the units of its members, and the others that it uses directly or privately."""
 
     name: str
     key: str
@@ -43,7 +45,9 @@ class Wanted:
 
 def graph_over(units: Iterable[str], config: Config) -> ShardGraph:
     """The shard graph, given the units that hold samples."""
-    return config.the_topology().graph(u.removeprefix("shard:") for u in units if u.startswith("shard:"))
+    graph = config.the_topology().graph(u.removeprefix("shard:") for u in units if u.startswith("shard:"))
+    terms = config.the_privacy()
+    return graph.all_private(terms.epsilon) if terms is not None and terms.every else graph
 
 
 def wanted_groups(
@@ -57,19 +61,23 @@ def wanted_groups(
     With `held`, the labels and digests of some files, as if there were nothing else.
     """
     labels, digests = held or (store.catalogue.unit_labels(), store.catalogue.unit_digests())
-    base = digest(config.digest, fingerprint_digest(numerics))
+    base = digest(config.basis, fingerprint_digest(numerics))
+    numbers = Book.load(store.catalogue).numbers if config.privacy else {}
     wanted = {}
     for group in graph_over(labels, config).groups():
         members = tuple(u for u in map(shard_unit, group.members) if u in labels)
         units = tuple(u for u in map(shard_unit, group.neighbourhood) if u in labels)
-        seen = {label for unit in units for label in labels[unit]}
+        private = tuple(u for u in map(shard_unit, group.private) if u in labels)
+        seen = {label for unit in units + private for label in labels[unit]}
         mine = {label for unit in members for label in labels[unit]}
         if not mine or len(seen) < 2:
             continue  # nothing to learn, or nothing to compare it with: prototypes answer
         others = tuple(u for u in units if u not in members)
         inputs = [part for unit in (*members, "", *others) for part in (unit, digests.get(unit, ""))]
+        inputs += ["private", numbers.get(group.name, "")] if private else []
         count = sum(sum(labels[unit].values()) for unit in units)
-        wanted[group.name] = Wanted(group.name, digest(base, group.name, *inputs), members, others, count, len(mine))
+        key = digest(base, group.name, *inputs)
+        wanted[group.name] = Wanted(group.name, key, members, others, count, len(mine), private)
     return wanted
 
 
@@ -100,12 +108,16 @@ def build(
     if not as_published(store, wanted):
         publish(store, config, wanted, numerics, announce)
     drop_unwanted(store, wanted)
-    tasks = tasks_for(store, config, missing_groups(store, wanted), lambda: str(scratch_file(store.root)))
+    missing = missing_groups(store, wanted)
+    if begin_private(store, config, missing):
+        wanted = wanted_groups(store, config, numerics)
+        missing = missing_groups(store, wanted)
+    tasks = tasks_for(store, config, missing, lambda: str(scratch_file(store.root)))
     outputs = {task.name: task.output for task in tasks}
     progress("training", 0, len(tasks))
     with closing(run_tasks(choose, tasks)) as results:  # an interruption ends the workers, too
         for done, result in enumerate(results, start=1):
-            _record(store, result, wanted[result.name].key, outputs[result.name])
+            _record(store, result, wanted[result.name], outputs[result.name])
             progress("training", done, len(tasks))
     return publish(store, config, wanted, numerics, announce)
 
@@ -124,6 +136,21 @@ def as_published(store: Store, wanted: dict[str, Wanted]) -> bool:
     return not manifest.model_digest or (kept and manifest.prototypes == sums)
 
 
+def begin_private(store: Store, config: Config, groups: Iterable[Wanted]) -> bool:
+    """Enter the releases of groups with private edges before their training starts; whether there are any."""
+    reads = {g.name: [unit.removeprefix("shard:") for unit in g.private] for g in groups if g.private}
+    terms = config.the_privacy()
+    if not reads or terms is None:
+        return False
+    book = Book.load(store.catalogue).begun(reads, terms.mechanism)
+    loss, method = worst_loss(book, terms)
+    detail = {"groups": len(reads), "epsilon": loss, "delta": terms.delta, "method": method}
+    with store.catalogue.transaction() as db:
+        book.save(db)
+        store.catalogue.log(db, "released", detail)
+    return True
+
+
 def drop_unwanted(store: Store, wanted: dict[str, Wanted]) -> None:
     """Destroy the adapters of groups that should not be there."""
     for (row,) in store.catalogue.all("SELECT name FROM built WHERE name LIKE 'group:%'"):
@@ -136,15 +163,18 @@ def drop_unwanted(store: Store, wanted: dict[str, Wanted]) -> None:
 
 def tasks_for(store: Store, config: Config, groups: Iterable[Wanted], output: Callable[[], str]) -> list[GroupTask]:
     """The tasks that build groups, each at a path that `output` gives."""
-    digests, recipe = store.catalogue.unit_digests(), config.the_recipe().to_json()
+    digests, recipe, terms = store.catalogue.unit_digests(), config.the_recipe().to_json(), config.the_privacy()
+    privacy = terms.recipe.to_json() if terms is not None else None
 
     def files(units: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
         return tuple((str(store.path(unit)), digests[unit]) for unit in units)
 
-    return [
-        GroupTask(group.name, files(group.members), files(group.others), recipe, config.seed, output())
-        for group in groups
-    ]
+    def task(group: Wanted) -> GroupTask:
+        units = (files(group.members), files(group.others))
+        how = privacy if group.private else None
+        return GroupTask(group.name, *units, recipe, config.seed, output(), files(group.private), how)
+
+    return [task(group) for group in groups]
 
 
 def prototypes_key(store: Store, config: Config) -> str:
@@ -197,17 +227,19 @@ def publish(
     wanted: dict[str, Wanted],
     numerics: Numerics,
     announce: Announce = lambda model: None,
+    classes: tuple[str, ...] | None = None,
 ) -> Manifest:
     """Write the manifest of what is built as wanted, under the numerics it was built with, and return it.
 
-    A group whose samples changed since (a training was interrupted) is not built as wanted, and missing.
+    A group whose samples changed since (a training was interrupted) is not built as wanted, and missing. `classes` are
+    those of the prototypes, where the caller has just written them.
     """
     rows = store.catalogue.all("SELECT name, key, digest, samples, adapters FROM built ORDER BY name")
     keys = {f"group:{group.name}": group.key for group in wanted.values()}
     built = [row for row in rows if keys.get(row[0]) == row[1]]
     groups = {name.removeprefix("group:"): d for name, _, d, _, _ in built}
     sums = next(d for name, _, d, _, _ in rows if name == PROTOTYPES)
-    classes = load_classes(store.root, sums)
+    classes = load_classes(store.root, sums) if classes is None else classes
     sizes = [(samples, adapters) for _, _, _, samples, adapters in built]
     weight = mixing_weight(sizes, config.the_recipe())
     manifest = Manifest(
@@ -230,9 +262,15 @@ def run_tasks(choose: Choose, tasks: Sequence[GroupTask]) -> Generator[GroupResu
         yield from choose(tasks).run(tasks)
 
 
-def _record(store: Store, result: GroupResult, key: str, output: str) -> None:
-    """Put a trained group in its place; its row follows its file, so a crash between costs one training."""
+def _record(store: Store, result: GroupResult, group: Wanted, output: str) -> None:
+    """Put a trained group in its place; its row follows its file, so a crash between costs one training.
+
+    What was charged to the adapters that it replaces goes with them, and not before.
+    """
     adopt(store.root, Path(output), group_path(store.root, result.name))
-    row = (f"group:{result.name}", key, result.digest, result.samples, result.adapters)
+    row = (f"group:{result.name}", group.key, result.digest, result.samples, result.adapters)
+    book = Book.load(store.catalogue).settled([result.name]) if group.private else None
     with store.catalogue.transaction() as db:
+        if book is not None:
+            book.save(db)
         db.execute("INSERT OR REPLACE INTO built VALUES (?, ?, ?, ?, ?)", row)

@@ -38,6 +38,7 @@ class Certificate:
     public_key: str
     signature: str = ""
     provisioned: int = 0  # groups under rights that had learned from what left; not in the file where there were none
+    privacy: dict[str, Any] | None = None  # with private edges, the guarantee in numbers; else not in the file
 
     def message(self) -> bytes:
         """What is signed: everything but the signature."""
@@ -49,7 +50,8 @@ class Certificate:
 
     def to_json(self) -> dict[str, Any]:
         """The certificate as a plain dict."""
-        return {name: value for name, value in asdict(self).items() if name != "provisioned" or value}
+        absent = {"privacy": None, "provisioned": 0}  # left out, so that certificates without them are as ever
+        return {name: value for name, value in asdict(self).items() if name not in absent or value != absent[name]}
 
     @property
     def digest(self) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from shardgraph.data.samples import Samples, check, concatenate, from_arrays
-from shardgraph.errors import InputError, UnknownSample, WorkspaceError, some
+from shardgraph.errors import ConfigError, InputError, UnknownSample, WorkspaceError, some
 from shardgraph.graph import Bilevel, Topology
 from shardgraph.learn.adapters import Adapters
 from shardgraph.learn.ensemble import Model
@@ -54,6 +54,8 @@ class SafeClassifier:
         self.classes_declared_ = tuple(sorted(set(self.classes or samples.labels)))
         self.recipe_ = RECIPES[self.recipe] if isinstance(self.recipe, str) else self.recipe
         self.topology_ = self.topology or Bilevel(self.coarse, self.fine)
+        if self.topology_.graph(()).private:
+            raise ConfigError("private edges need a Workspace: this classifier keeps no ledger of what it released")
         places = self.topology_.place_first(
             samples.ids, samples.sources, samples.labels, seed=self.seed, classes=self.classes_declared_
         )

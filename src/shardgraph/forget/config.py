@@ -9,6 +9,7 @@ from shardgraph.data.files import write_file
 from shardgraph.digest import canonical_json, digest
 from shardgraph.errors import ConfigError, WorkspaceError
 from shardgraph.graph import Topology
+from shardgraph.learn.private.terms import PrivacyTerms
 from shardgraph.learn.recipe import Recipe
 
 FORMAT = 1
@@ -25,6 +26,7 @@ class Config:
     dims        (token dimension, feature dimension), fixed by the first samples
     topology    which shard a sample belongs to and who learns from whom; fixed by the first training
     recipe      how groups are trained; fixed by the first training
+    privacy     the terms of private edges, if there are any; fixed by the first training, but for the budget
     """
 
     seed: int
@@ -34,6 +36,7 @@ class Config:
     dims: tuple[int, int] | None = None
     topology: dict[str, Any] | None = None
     recipe: dict[str, Any] | None = None
+    privacy: dict[str, Any] | None = None
 
     @property
     def trained(self) -> bool:
@@ -44,6 +47,14 @@ class Config:
     def digest(self) -> str:
         return digest("config", canonical_json(self.to_json()))
 
+    @property
+    def basis(self) -> str:
+        """The digest of all that training depends on: the configuration without the budget of private edges."""
+        if self.privacy is None:
+            return self.digest
+        terms = {name: value for name, value in self.privacy.items() if name != "budget"}
+        return digest("config", canonical_json(self.to_json() | {"privacy": terms}))
+
     def the_topology(self) -> Topology:
         """The topology, once it is fixed."""
         return Topology.from_json(_fixed(self.topology))
@@ -52,9 +63,14 @@ class Config:
         """The recipe, once it is fixed."""
         return Recipe.from_json(_fixed(self.recipe))
 
+    def the_privacy(self) -> PrivacyTerms | None:
+        """The terms of private edges; None where all edges are plain."""
+        return None if self.privacy is None else PrivacyTerms.from_json(self.privacy)
+
     def to_json(self) -> dict[str, Any]:
-        """The configuration as a plain dict, with its format number."""
-        return {"format": FORMAT} | asdict(self)
+        """The configuration as a plain dict, with its format number; without private edges it says nothing of them."""
+        value = {"format": FORMAT} | asdict(self)
+        return value if self.privacy is not None else {k: v for k, v in value.items() if k != "privacy"}
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> "Config":

@@ -10,6 +10,7 @@ Every step looks at what is there and can be repeated, so recovery is just runni
 """
 
 import json
+import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -35,7 +36,8 @@ from shardgraph.forget.build import (
     wanted_groups,
     write_prototypes,
 )
-from shardgraph.forget.certificate import EXACT, WITHDRAWN, Certificate, issue
+from shardgraph.forget.certificate import Certificate, issue
+from shardgraph.forget.charges import Book
 from shardgraph.forget.config import Config
 from shardgraph.forget.manifest import Manifest, destroy_group, load_prototypes
 from shardgraph.forget.plan import ForgetPlan, emptied
@@ -43,6 +45,7 @@ from shardgraph.forget.provision import destroy_strays, provision_all, that_saw
 from shardgraph.forget.rights import forget_rights
 from shardgraph.forget.secrets import Secrets, entry
 from shardgraph.forget.sources import forget_terms
+from shardgraph.forget.statement import stated
 from shardgraph.graph import ShardGraph
 from shardgraph.learn.fingerprint import Numerics
 from shardgraph.learn.prototypes import Prototypes
@@ -124,11 +127,21 @@ def accept(bench: Bench, plan: ForgetPlan, instant: bool, entries: Sequence[int]
         db.executemany("DELETE FROM provisioned WHERE consumer = ? AND name = ?", provisioned)
         forget_rights(db, plan.rows)
         queue.start(db, entries, number)
-        facts = {"request": number, "samples": len(plan.rows)} | cost | _counted(len(provisioned))
-        _log(db, bench, "accepted", facts)
+        counted = {"request": number, "samples": len(plan.rows)} | cost | _counted(len(provisioned))
+        _log(db, bench, "accepted", counted | _charge(bench, db, plan))
         if not entries:  # the queue has recorded its own
             record.note(store.root, bench.secrets, db, [row.id for row in plan.rows])
     return number
+
+
+def _charge(bench: Bench, db: sqlite3.Connection, plan: ForgetPlan) -> dict:
+    """Charge the groups that used the samples privately and stay, in the transaction that accepts the request."""
+    if bench.config.privacy is None or plan.spending is None:
+        return {}
+    charged = Book.load(bench.store.catalogue).settled(plan.groups).charged(plan.charges)
+    shards = {unit.removeprefix("shard:") for (unit,) in db.execute("SELECT DISTINCT unit FROM samples")}
+    charged.present(shards).save(db)
+    return {"spending": plan.spending.to_json()}
 
 
 def finish(bench: Bench, number: int) -> Certificate:
@@ -217,7 +230,7 @@ def _withdraw(bench: Bench, leaving: list[tuple[str, str, str]]) -> bool:
         build_prototypes(store, config, bench.progress)
     numerics = Manifest.load(store.root).fingerprint or bench.numerics
     wanted = wanted_groups(store, config, numerics)
-    publish(store, config, wanted, numerics, bench.announce)
+    publish(store, config, wanted, numerics, bench.announce, rest.classes if rest else None)
     drop_unwanted(store, wanted)  # a group may have had another name when it saw them
     return rest is not None
 
@@ -282,7 +295,7 @@ def _draft(bench: Bench, number: int, event: str, manifest: Manifest, **facts: o
         "number": number,
         "time": bench.now().isoformat(),
         "event": event,
-        "guarantee": WITHDRAWN if manifest.missing else EXACT,
+        **stated(bench.store, bench.config, manifest, bench.numerics),
         "model_digest": manifest.model_digest,
         "missing": len(manifest.missing),
         "config": bench.config.digest,
@@ -337,9 +350,8 @@ def _cost(bench: Bench, plan: ForgetPlan) -> dict[str, int]:
     return {"revisited": plan.revisited, "of": bench.store.catalogue.count("unit LIKE 'shard:%'")}
 
 
-def _log(db: object, bench: Bench, event: str, detail: dict) -> None:
-    row = (bench.now().isoformat(), event, json.dumps(detail, sort_keys=True))
-    db.execute("INSERT INTO ledger (time, event, detail) VALUES (?, ?, ?)", row)  # type: ignore[attr-defined]
+def _log(db: sqlite3.Connection, bench: Bench, event: str, detail: dict) -> None:
+    bench.store.catalogue.log(db, event, detail, bench.now())
 
 
 def log(bench: Bench, event: str, detail: dict) -> None:

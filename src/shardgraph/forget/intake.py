@@ -9,8 +9,10 @@ from shardgraph.data.samples import TEST, TRAIN, Samples, check
 from shardgraph.data.store import Store, shard_unit, test_unit
 from shardgraph.errors import ConfigError, DuplicateSample, ForgottenSample, InputError, some
 from shardgraph.forget.config import Config
+from shardgraph.forget.private_edges import check_same_terms, private_recipe, settled_terms
 from shardgraph.forget.secrets import Secrets
 from shardgraph.graph import Topology
+from shardgraph.learn.private.terms import PrivacyTerms
 from shardgraph.learn.recipe import Recipe
 
 Arriving = tuple[str, str, str, str]
@@ -46,9 +48,16 @@ def admit_rows(rows: Sequence[Arriving], store: Store, config: Config, secrets: 
     return len(gone)
 
 
-def fix(store: Store, config: Config, topology: Topology | None, recipe: Recipe | None) -> Config:
-    """The configuration with topology, recipe and class list, which the first training fixes for good."""
+def fix(
+    store: Store,
+    config: Config,
+    topology: Topology | None,
+    recipe: Recipe | None,
+    privacy: PrivacyTerms | None = None,
+) -> Config:
+    """The configuration with topology, recipe, class list and privacy, which the first training fixes for good."""
     if config.trained:
+        check_same_terms(config, privacy)
         for name, given in (("topology", topology), ("recipe", recipe)):
             fixed = getattr(config, name)
             if given is not None and given.to_json() != fixed:
@@ -60,15 +69,29 @@ def fix(store: Store, config: Config, topology: Topology | None, recipe: Recipe 
     if topology is None:
         raise ConfigError("the first training needs a topology; give --coarse and --fine, or --topology")
     labels = [label for (label,) in store.catalogue.all("SELECT DISTINCT label FROM samples WHERE split = 'train'")]
-    if not labels or config.dims is None:
+    dims = config.dims
+    if not labels or dims is None:
         raise InputError("there is nothing to train on: add samples whose split is train first")
-    recipe = recipe or Recipe()
-    recipe.head_count(config.dims[0])
     classes = tuple(sorted(labels)) if config.classes is None else config.classes
-    config = replace(config, classes=classes, topology=topology.to_json(), recipe=recipe.to_json())
+    config = replace(config, classes=classes, topology=topology.to_json())
+    if privacy is not None or topology.graph(()).private:
+        sizes = Counter(arriving_shards(store, config, first=True))
+        terms = settled_terms(topology.graph(sizes), sizes, privacy)
+        recipe = private_recipe(recipe)
+        config = replace(config, privacy=terms.to_json() if terms else None)
+    recipe = recipe or Recipe()
+    recipe.head_count(dims[0])
+    config = replace(config, recipe=recipe.to_json())
     store.unaim()  # of a first training that ended before its configuration was written
     aim(store, config, first=True)
     return config
+
+
+def arriving_shards(store: Store, config: Config, *, first: bool = False) -> list[str]:
+    """The shard that every training sample in the inbox belongs to."""
+    waiting = "SELECT id, source, label FROM samples WHERE unit LIKE 'inbox:%' AND split = 'train'"
+    rows = store.catalogue.all(waiting)
+    return _shards(config, *([row[i] for row in rows] for i in range(3)), first=first)
 
 
 def aim(store: Store, config: Config, *, first: bool = False) -> None:

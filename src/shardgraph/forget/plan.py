@@ -10,6 +10,7 @@ from shardgraph.data.samples import TRAIN
 from shardgraph.data.store import Store, shard_unit
 from shardgraph.errors import InputError, UnknownSample, some
 from shardgraph.forget.build import graph_over
+from shardgraph.forget.charges import Book, Charge, Spending, spend
 from shardgraph.forget.config import Config
 from shardgraph.forget.request import KINDS, ForgetRequest
 from shardgraph.forget.secrets import Secrets
@@ -33,6 +34,8 @@ class ForgetPlan:
     sources: tuple[str, ...]  # sources that disappear
     already: tuple[int, ...]  # certificates of what was forgotten before
     reads: tuple[str, ...]  # files of samples that are read: those rewritten, and those of the groups rebuilt
+    charges: tuple[Charge, ...] = ()  # to groups that used the rows privately, and stay
+    spending: Spending | None = None  # what that costs; None without private edges
 
     def to_json(self) -> dict[str, Any]:
         """The plan's figures, for a person or a script."""
@@ -46,25 +49,22 @@ class ForgetPlan:
             "classes_that_disappear": list(self.classes),
             "sources_that_disappear": list(self.sources),
             "already_forgotten": list(self.already),
-        }
+        } | ({} if self.spending is None else {"privacy": self.spending.to_json()})
 
 
 def plan(store: Store, config: Config, secrets: Secrets, request: ForgetRequest) -> ForgetPlan:
     """What `request` would do; an error if it names something that was never here."""
     rows, already = _select(store, secrets, request)
     held = {unit: Counter(labels) for unit, labels in store.catalogue.unit_labels().items()}
-    left = {unit: Counter(labels) for unit, labels in held.items()}
-    for row in rows:
-        left[row.unit][row.label] -= 1
-    left = {unit: +labels for unit, labels in left.items() if +labels}
-    affected = affected_groups(config, held, rows)
+    left = _left(held, rows)
+    affected, charges, spending = _reached(store, config, held, left, rows)
     rebuilt = [group for group in affected if _learns(group, left)]
-    revisited = {unit for group in rebuilt for unit in map(shard_unit, group.neighbourhood) if unit in left}
+    revisited = {unit for group in rebuilt for unit in map(shard_unit, _read(group)) if unit in left}
     samples, whole = _training(left, revisited), _training(held, held)
     return ForgetPlan(
         request=request,
         rows=rows,
-        groups=tuple(group.name for group in affected),
+        groups=tuple(sorted(group.name for group in affected)),
         vanishing=tuple(group.name for group in affected if group not in rebuilt),
         adapters=sum(len(_labels(group.members, left)) for group in rebuilt),
         revisited=samples,
@@ -73,6 +73,8 @@ def plan(store: Store, config: Config, secrets: Secrets, request: ForgetRequest)
         sources=_exhausted(store, rows),
         already=already,
         reads=tuple(sorted((revisited | {row.unit for row in rows}) & left.keys())),
+        charges=charges,
+        spending=spending,
     )
 
 
@@ -108,15 +110,65 @@ def _select(store: Store, secrets: Secrets, request: ForgetRequest) -> tuple[tup
     return tuple(sorted(found.values(), key=lambda row: row.id.encode())), tuple(sorted(already))
 
 
-def affected_groups(config: Config, held: Iterable[str], rows: tuple[Row, ...]) -> tuple[Group, ...]:
-    """The groups that could have seen the rows."""
-    shards = {row.unit.removeprefix("shard:") for row in rows if row.unit.startswith("shard:")}
-    return graph_over(held, config).affected(shards) if config.trained else ()
+def affected_groups(store: Store, config: Config, rows: tuple[Row, ...]) -> tuple[Group, ...]:
+    """The groups that may not be served without the rows: they could have used them, or have no budget left for it."""
+    held = {unit: Counter(labels) for unit, labels in store.catalogue.unit_labels().items()}
+    return _reached(store, config, held, _left(held, rows), rows)[0]
+
+
+def _left(held: Held, rows: tuple[Row, ...]) -> Held:
+    """What is held after the rows have left."""
+    left = {unit: Counter(labels) for unit, labels in held.items()}
+    for row in rows:
+        left[row.unit][row.label] -= 1
+    return {unit: +labels for unit, labels in left.items() if +labels}
+
+
+def _reached(
+    store: Store, config: Config, held: Held, left: Held, rows: tuple[Row, ...]
+) -> tuple[tuple[Group, ...], tuple[Charge, ...], Spending | None]:
+    """The groups that must go when the rows leave, what the others are charged, and what that spends."""
+    affected = _affected(config, held, rows, left)
+    charges, spending = _spent(store, config, rows, [group.name for group in affected])
+    over = set(spending.over) if spending else set()
+    affected += tuple(group for group in graph_over(held, config).groups() if group.name in over) if over else ()
+    return affected, charges, spending
+
+
+def _affected(config: Config, held: Held, rows: tuple[Row, ...], left: Held) -> tuple[Group, ...]:
+    """The groups that could have used the rows directly, and those that lose their last private neighbour, or class."""
+    if not config.trained:
+        return ()
+    shards, graph = set(_leaving(rows)), graph_over(held, config)
+    direct = graph.affected(shards)
+    bare = (g for g in graph.charged(shards) if not _learns(g, left) or not _labels(g.private, left))
+    return (*direct, *(group for group in bare if group not in direct))
+
+
+def _leaving(rows: tuple[Row, ...]) -> Counter[str]:
+    """How many samples leave each shard."""
+    return Counter(row.unit.removeprefix("shard:") for row in rows if row.unit.startswith("shard:"))
+
+
+def _spent(
+    store: Store, config: Config, rows: tuple[Row, ...], dropped: list[str]
+) -> tuple[tuple[Charge, ...], Spending | None]:
+    """What the groups pay that used the rows privately and stay."""
+    terms = config.the_privacy()
+    if terms is None:
+        return (), None
+    served = [name.removeprefix("group:") for (name,) in store.catalogue.all("SELECT name FROM built")]
+    return spend(Book.load(store.catalogue), terms, _leaving(rows), served, dropped)
 
 
 def _learns(group: Group, left: Held) -> bool:
     """Whether a group still has something to learn, and something to compare it with."""
-    return bool(_labels(group.members, left)) and len(_labels(group.neighbourhood, left)) > 1
+    return bool(_labels(group.members, left)) and len(_labels(_read(group), left)) > 1
+
+
+def _read(group: Group) -> tuple[str, ...]:
+    """The shards that a build of the group reads."""
+    return group.neighbourhood + group.private
 
 
 def _labels(shards: Iterable[str], held: Held) -> set[str]:

@@ -98,8 +98,7 @@ def withheld_rows(store: Store) -> tuple[Row, ...]:
 def _clean_groups(store: Store, config: Config, manifest: Manifest, rows: tuple[Row, ...]) -> dict[str, str]:
     wanted = wanted_groups(store, config, manifest.fingerprint)
     built = {name: (key, value) for name, key, value in store.catalogue.all("SELECT name, key, digest FROM built")}
-    held = store.catalogue.unit_labels() if rows else {}
-    saw = {group.name for group in affected_groups(config, held, rows)} if rows else set()
+    saw = {group.name for group in affected_groups(store, config, rows)} if rows else set()
     clean = {}
     for name, value in manifest.groups.items():
         key, found = built.get(f"group:{name}", ("", ""))

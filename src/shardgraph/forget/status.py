@@ -6,6 +6,7 @@ from shardgraph.data.files import disk_use
 from shardgraph.data.samples import TEST, TRAIN
 from shardgraph.forget.execute import Bench
 from shardgraph.forget.manifest import Manifest
+from shardgraph.forget.statement import privacy_status
 from shardgraph.learn.fingerprint import difference
 
 
@@ -30,5 +31,6 @@ def status(bench: Bench) -> dict[str, Any]:
         "seed": config.seed,
         "topology": config.topology,
         "recipe": config.recipe,
+        "privacy": privacy_status(bench.store, config, manifest, bench.numerics),
         "disk_bytes": disk_use(root),
     }

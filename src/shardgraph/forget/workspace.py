@@ -12,7 +12,7 @@ from shardgraph.data.catalogue import Catalogue
 from shardgraph.data.files import check_room
 from shardgraph.data.readers.base import Reader
 from shardgraph.data.records import Record
-from shardgraph.data.samples import Samples, concatenate
+from shardgraph.data.samples import TEST, TRAIN, Samples, concatenate
 from shardgraph.errors import (
     ConfigError,
     DamagedFile,
@@ -26,10 +26,11 @@ from shardgraph.forget.attended import Attended
 from shardgraph.forget.certificate import Certificate, certificate_path
 from shardgraph.forget.config import Config
 from shardgraph.forget.consumers import Consumers
-from shardgraph.forget.intake import admit, aim, fix
+from shardgraph.forget.intake import admit, aim, arriving_shards, fix
 from shardgraph.forget.manifest import Manifest
 from shardgraph.forget.plan import ForgetPlan, plan
 from shardgraph.forget.portrait import Portrait, portrait
+from shardgraph.forget.private_edges import check_releases, with_budget
 from shardgraph.forget.provision import strays
 from shardgraph.forget.queue import Submission
 from shardgraph.forget.request import ForgetRequest
@@ -42,6 +43,8 @@ from shardgraph.forget.verify import Rebuild, Verification, compare_groups, rebu
 from shardgraph.graph import Topology
 from shardgraph.learn.ensemble import Model
 from shardgraph.learn.executors import best_device
+from shardgraph.learn.private.budget import Budget
+from shardgraph.learn.private.terms import PrivacyTerms
 from shardgraph.learn.recipe import Recipe
 
 RETRIES, PAUSE = 40, 0.05  # to load a model while another process writes
@@ -121,12 +124,29 @@ class Workspace(Attended, Consumers):
             return sum(self.add(part, allow_return=allow_return) for part in parts)
 
     def train(
-        self, topology: Topology | None = None, recipe: Recipe | None = None, *, rebuild: bool = False
+        self,
+        topology: Topology | None = None,
+        recipe: Recipe | None = None,
+        *,
+        privacy: PrivacyTerms | None = None,
+        budget: Budget | None = None,
+        rebuild: bool = False,
     ) -> Manifest:
-        """Place what waits in the inbox and build what is missing; the first time, this fixes the configuration."""
+        """Place what waits in the inbox and build what is missing; the first time, this fixes the configuration.
+
+        `privacy` makes edges private; `budget` changes the budget of private edges, which nothing else can later.
+        """
         with self._writing():
-            self._distrust() if rebuild else self.check_numerics()
-            self._save(fix(self.store, self.config, topology, recipe))
+            if not rebuild:
+                self.check_numerics()
+            if privacy is not None and budget is not None:
+                privacy = replace(privacy, budget=budget)
+            config = with_budget(self.store, fix(self.store, self.config, topology, recipe, privacy), budget)
+            if self.config.trained:
+                check_releases(self.store, config, arriving_shards(self.store, config), rebuild=rebuild)
+            if rebuild:
+                self._distrust()
+            self._save(config)
             aim(self.store, self.config)
             self.store.place(lambda done, of: self._progress("placing", done, of))
             manifest = self._bench().build()
@@ -275,6 +295,10 @@ class Workspace(Attended, Consumers):
     def status(self) -> dict[str, Any]:
         """What is here, what is served and what waits."""
         return status(self._bench())
+
+    def counts(self) -> dict[str, int]:
+        """How many samples there are, by split."""
+        return {split: self.catalogue.count(f"split = '{split}'") for split in (TRAIN, TEST)}
 
     def sources(self) -> dict[str, SourceTerms]:
         """Every source that is here or was described, with what is known about it."""

@@ -1,39 +1,61 @@
 """The shard graph: which shard's adapter may learn from which, and who is touched when a shard changes."""
 
+import math
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 from shardgraph.digest import canonical_json, digest
 from shardgraph.errors import GraphError, some
 from shardgraph.graph import checks
+from shardgraph.graph.edges import adjacency, checked, private_neighbours, weighed
 from shardgraph.graph.refined import RefinedGraph
 
 
 @dataclass(frozen=True)
 class Group:
-    """The shards with one common neighbourhood, trained together; in a graph of cliques, a clique."""
+    """The shards with one common neighbourhood, trained together; in a graph of cliques, a clique.
+
+    A shard with private edges is a group of its own: `private` are the shards that it may learn from privately,
+    `neighbourhood` those that it learns from directly, itself included.
+    """
 
     name: str
     members: tuple[str, ...]
     neighbourhood: tuple[str, ...]
+    private: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class ShardGraph:
     """A directed graph over shards; edge (i, j) lets the adapter of i learn from j.
 
-    Every shard learns from itself: self edges are implied, and dropped when given.
+    Every shard learns from itself: self edges are implied, and dropped when given. An edge has a weight: infinity
+    (plain: i uses the samples of j as its own), or `epsilon` where it is one of `private` (i learns from j with
+    differential privacy). One epsilon serves all private edges: it is what a sample loses to the whole model.
+
+    >>> graph = ShardGraph(("a", "b"), frozenset({("a", "b")}), private=frozenset({("a", "b")}), epsilon=2.0)
+    >>> graph.weight("a", "b"), graph.weight("a", "a"), graph.weight("b", "a")
+    (2.0, inf, 0.0)
     """
 
     shards: tuple[str, ...]
     edges: frozenset[tuple[str, str]] = field(default=frozenset())
+    private: frozenset[tuple[str, str]] = field(default=frozenset())
+    epsilon: float = math.inf
 
     def __post_init__(self) -> None:
         shards = tuple(sorted(checks.names(self.shards)))
         object.__setattr__(self, "shards", shards)
-        object.__setattr__(self, "edges", _checked_edges(self.edges, set(shards)))
+        object.__setattr__(self, "edges", checked(self.edges, set(shards)))
+        object.__setattr__(self, "private", checked(self.private, set(shards)))
+        if odd := sorted(self.private - self.edges):
+            raise GraphError(f"a private edge must be an edge of the graph, got {odd[0]!r}")
+        if self.private and not (0 < self.epsilon < math.inf):
+            raise GraphError(f"epsilon, the weight of private edges, must be a number > 0, got {self.epsilon!r}")
+        if not self.private:
+            object.__setattr__(self, "epsilon", math.inf)
 
     def __contains__(self, shard: object) -> bool:
         return shard in self._outbound
@@ -41,6 +63,17 @@ class ShardGraph:
     def neighbourhood(self, shard: str) -> frozenset[str]:
         """N(shard): the shards that its adapter learns from, itself included."""
         return self._outbound[self._known([shard])[0]]
+
+    def weight(self, i: str, j: str) -> float:
+        """How much i may learn from a sample of j: infinity, epsilon, or 0 where there is no edge."""
+        self._known([j])
+        if j not in self.neighbourhood(i):
+            return 0.0
+        return self.epsilon if (i, j) in self.private else math.inf
+
+    def all_private(self, epsilon: float) -> "ShardGraph":
+        """The same graph with every edge private."""
+        return replace(self, private=self.edges, epsilon=epsilon)
 
     def readers(self, shard: str) -> frozenset[str]:
         """The shards whose adapters learn from this one, itself included."""
@@ -51,14 +84,18 @@ class ShardGraph:
         return self._groups
 
     def affected(self, shards: Iterable[str]) -> tuple[Group, ...]:
-        """The groups that learned from any of these shards, sorted by name."""
-        readers = {reader for shard in self._known(shards) for reader in self._inbound[shard]}
-        found = {self._group_of[reader].name: self._group_of[reader] for reader in readers}
-        return tuple(found[name] for name in sorted(found))
+        """The groups that learned from any of these shards directly, sorted by name: they must be trained anew."""
+        known = self._known(shards)
+        return self._groups_of((i, j) for j in known for i in self._inbound[j] if (i, j) not in self.private)
+
+    def charged(self, shards: Iterable[str]) -> tuple[Group, ...]:
+        """The groups that may have learned from any of these shards privately, sorted by name."""
+        known = self._known(shards)
+        return self._groups_of((i, j) for j in known for i in self._inbound[j] if (i, j) in self.private)
 
     def revisited(self, shards: Iterable[str]) -> frozenset[str]:
         """The shards read again when these change: M_x of the paper, at the level of shards."""
-        return frozenset().union(*(group.neighbourhood for group in self.affected(shards)))
+        return frozenset().union(*(group.neighbourhood + group.private for group in self.affected(shards)))
 
     def refined(self, labels: Mapping[str, Collection[str]]) -> RefinedGraph:
         """The graph over (shard, label) given the labels that occur in each shard, L(S) in the paper."""
@@ -72,8 +109,9 @@ class ShardGraph:
         return digest("shard-graph", canonical_json(self.to_json()))
 
     def to_json(self) -> dict[str, Any]:
-        """The graph as {"shards": [...], "edges": [[i, j], ...]}, both sorted."""
-        return {"shards": list(self.shards), "edges": [list(edge) for edge in sorted(self.edges)]}
+        """The graph as {"shards": [...], "edges": [[i, j] or [i, j, epsilon], ...]}, both sorted."""
+        edges = [[*edge, self.epsilon] if edge in self.private else [*edge] for edge in sorted(self.edges)]
+        return {"shards": list(self.shards), "edges": edges}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "ShardGraph":
@@ -84,42 +122,57 @@ class ShardGraph:
         for key in ("shards", "edges"):
             if not isinstance(value[key], list | tuple):
                 raise GraphError(f"{key!r} of a graph must be a list, got {value[key]!r}")
-        return cls(value["shards"], value["edges"])
+        return cls(value["shards"], *weighed(value["edges"]))
 
     @classmethod
     def from_networkx(cls, graph: Any) -> "ShardGraph":
-        """The shard graph of a networkx graph; undirected edges count both ways, attributes are dropped."""
-        edges = list(graph.edges())
-        back = [] if graph.is_directed() else [(j, i) for i, j in edges]
-        return cls(tuple(graph.nodes()), frozenset(edges + back))
+        """The shard graph of a networkx graph; undirected edges count both ways.
+
+        An edge with the attribute `epsilon` is private; other attributes are dropped.
+        """
+        edges = [(i, j) if epsilon is None else (i, j, epsilon) for i, j, epsilon in graph.edges(data="epsilon")]
+        back = [] if graph.is_directed() else [(j, i, *rest) for i, j, *rest in edges]
+        return cls(tuple(graph.nodes()), *weighed(edges + back))
 
     def to_networkx(self) -> Any:
-        """A networkx.DiGraph with the same nodes and edges (self edges stay implied)."""
+        """A networkx.DiGraph with the same nodes and edges (self edges stay implied; private ones have `epsilon`)."""
         import networkx  # optional: pip install 'shardgraph[graph]'
 
         graph = networkx.DiGraph()
         graph.add_nodes_from(self.shards)
-        graph.add_edges_from(sorted(self.edges))
+        graph.add_edges_from(
+            (i, j, {"epsilon": self.epsilon} if (i, j) in self.private else {}) for i, j in sorted(self.edges)
+        )
         return graph
 
     @cached_property
     def _outbound(self) -> dict[str, frozenset[str]]:
-        return _adjacency(self.shards, self.edges)
+        return adjacency(self.shards, self.edges)
 
     @cached_property
     def _inbound(self) -> dict[str, frozenset[str]]:
-        return _adjacency(self.shards, ((j, i) for i, j in self.edges))
+        return adjacency(self.shards, ((j, i) for i, j in self.edges))
 
     @cached_property
     def _groups(self) -> tuple[Group, ...]:
         members: dict[frozenset[str], list[str]] = {}
-        for shard in self.shards:  # sorted, so the first member names the group and groups come sorted
-            members.setdefault(self._outbound[shard], []).append(shard)
-        return tuple(Group(own[0], tuple(own), tuple(sorted(read))) for read, own in members.items())
+        private = private_neighbours(self.private)
+        for shard in self.shards:  # sorted, so the first member names the group
+            if shard not in private:
+                members.setdefault(self._outbound[shard], []).append(shard)
+        plain = [Group(own[0], tuple(own), tuple(sorted(read))) for read, own in members.items()]
+        alone = [
+            Group(i, (i,), tuple(sorted(self._outbound[i] - read)), tuple(sorted(read))) for i, read in private.items()
+        ]
+        return tuple(sorted(plain + alone, key=lambda group: group.name))
 
     @cached_property
     def _group_of(self) -> dict[str, Group]:
         return {shard: group for group in self._groups for shard in group.members}
+
+    def _groups_of(self, edges: Iterable[tuple[str, str]]) -> tuple[Group, ...]:
+        found = {self._group_of[reader].name: self._group_of[reader] for reader, _ in edges}
+        return tuple(found[name] for name in sorted(found))
 
     def _known(self, shards: Iterable[str]) -> list[str]:
         if isinstance(shards, str):
@@ -129,23 +182,3 @@ class ShardGraph:
         if unknown:
             raise GraphError(f"shards must be in the graph, got {some(unknown)}")
         return asked
-
-
-def _adjacency(shards: Iterable[str], edges: Iterable[tuple[str, str]]) -> dict[str, frozenset[str]]:
-    found = {shard: {shard} for shard in shards}
-    for i, j in edges:
-        found[i].add(j)
-    return {shard: frozenset(reached) for shard, reached in found.items()}
-
-
-def _checked_edges(edges: Iterable[tuple[str, str]], known: set[str]) -> frozenset[tuple[str, str]]:
-    return frozenset((i, j) for i, j in (_pair(edge, known) for edge in edges) if i != j)
-
-
-def _pair(edge: Any, known: set[str]) -> tuple[str, str]:
-    if not isinstance(edge, list | tuple) or len(edge) != 2:
-        raise GraphError(f"an edge must be a pair of shard names, got {edge!r}")
-    for end in edge:
-        if not isinstance(end, str) or end not in known:
-            raise GraphError(f"an edge must join two shards of the graph, got {edge!r}: no shard {end!r}")
-    return edge[0], edge[1]

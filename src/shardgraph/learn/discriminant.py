@@ -40,7 +40,7 @@ def discriminant(prototypes: Prototypes, shrinkage: float | None = None) -> Disc
     if shrinkage is None:
         shrinkage = _shrinkage(means.shape[1], counts)
     between = (means * counts[:, None]).T @ means
-    within = (prototypes.outer / float(SCALE) ** 2 - between) / max(counts.sum() - len(counts), 1.0)
+    within = (prototypes.products() / float(SCALE) ** 2 - between) / max(counts.sum() - len(counts), 1.0)
     spread = np.trace(within) / len(within)
     shrunk = (1 - shrinkage) * within
     shrunk[np.diag_indices_from(shrunk)] += shrinkage * spread if spread > 1e-12 else 1.0  # one sample a class

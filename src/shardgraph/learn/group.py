@@ -33,17 +33,25 @@ class GroupInputs:
     classes: tuple[str, ...]
 
 
-def train_group(name: str, samples: Samples, classes: tuple[str, ...], recipe: Recipe, seed: int) -> Adapters:
+def train_group(
+    name: str,
+    samples: Samples,
+    classes: tuple[str, ...],
+    recipe: Recipe,
+    seed: int,
+    start: Adapters | None = None,
+) -> Adapters:
     """The adapters for `classes` (sorted labels), trained on `samples` (the group's whole neighbourhood).
 
-    A sample whose label is not among `classes` is a negative for all of them.
+    A sample whose label is not among `classes` is a negative for all of them. With `start`, the classes that it
+    knows begin where it ended.
     """
     samples = samples.canonical()
     index = {label: i for i, label in enumerate(classes)}
     with own_numerics():
         targets = torch.tensor([index.get(label, -1) for label in samples.labels])
         train = _train_inca if recipe.adapter == "inca" else _train_linear
-        first, second = train(name, samples, targets, classes, recipe, seed)
+        first, second = train(name, samples, targets, classes, recipe, seed, start)
     return Adapters(recipe.adapter, classes, first.numpy(), second.numpy(), len(samples))
 
 
@@ -82,13 +90,29 @@ def initial(name: str, classes: tuple[str, ...], dim: int, seed: int) -> Tensor:
     return torch.from_numpy(queries_heads.reshape(-1, dim)).float()
 
 
+def _begin(first: Tensor, second: Tensor, classes: tuple[str, ...], start: Adapters | None) -> None:
+    """Put what `start` learned in the place of the initial values."""
+    known = {label: i for i, label in enumerate(start.classes)} if start else {}
+    for i, label in enumerate(classes):
+        if start and label in known:
+            first[i] = torch.from_numpy(start.first[known[label]])
+            second[i] = torch.as_tensor(start.second[known[label]])
+
+
 def _train_inca(
-    name: str, samples: Samples, targets: Tensor, classes: tuple[str, ...], recipe: Recipe, seed: int
+    name: str,
+    samples: Samples,
+    targets: Tensor,
+    classes: tuple[str, ...],
+    recipe: Recipe,
+    seed: int,
+    start: Adapters | None,
 ) -> tuple[Tensor, Tensor]:
     attention = frozen_attention(samples.tokens.shape[1], recipe, seed)
     keys = inca.project(samples, attention)
     parameters = initial(name, classes, attention.dim, seed)
     q, v = parameters[: len(classes)], parameters[len(classes) :]
+    _begin(q, v, classes, start)
     optimiser = AdamW(parameters, recipe.weight_decay)
     background = bool((targets < 0).any())
     for lr, chosen in batches(name, len(samples), recipe, seed):
@@ -101,13 +125,20 @@ def _train_inca(
 
 
 def _train_linear(
-    name: str, samples: Samples, targets: Tensor, classes: tuple[str, ...], recipe: Recipe, seed: int
+    name: str,
+    samples: Samples,
+    targets: Tensor,
+    classes: tuple[str, ...],
+    recipe: Recipe,
+    seed: int,
+    start: Adapters | None,
 ) -> tuple[Tensor, Tensor]:
     features = layer_norm(torch.from_numpy(samples.features).float())
     ones = torch.ones(len(samples), 1)
     inputs = torch.cat([features, ones], dim=1)  # the bias is the weight of a constant
     parameters = torch.zeros(len(classes), inputs.shape[1])
     parameters[:, :-1] = initial(name, classes, features.shape[1], seed)[len(classes) :]
+    _begin(parameters[:, :-1], parameters[:, -1], classes, start)
     optimiser = AdamW(parameters, recipe.weight_decay)
     background = bool((targets < 0).any())
     for lr, chosen in batches(name, len(samples), recipe, seed):

@@ -21,7 +21,7 @@ from shardgraph.learn.expansion import expand
 
 SCALE = 2**15
 MANY = 2048  # rows that are summed at a time
-_NOTHING = np.zeros((0, 0), np.int64)
+_NOTHING = np.zeros(0, np.int64)
 BLOCK = 2**20  # rows of one product: float64 products of integers are exact while sums stay below 2^53
 
 
@@ -46,7 +46,8 @@ class Prototypes:
 
     sums    [K, F] int64    per class, the sum of what describes its samples
     counts  [K] int64       how many there are
-    outer   [F, F] int64    the sum of their outer products over all classes; None where only first order is kept
+    outer   [F (F + 1) / 2] int64    the sum of their outer products over all classes, its upper triangle row by row;
+                                     None where only first order is kept
     expansion               random features a token dimension, see `describe`
     """
 
@@ -70,11 +71,22 @@ class Prototypes:
         norms = np.linalg.norm(sums, axis=1, keepdims=True)
         return (sums / np.where(norms > 0, norms, 1)).astype(np.float32)
 
+    def products(self) -> np.ndarray:
+        """The sum of all outer products as a square [F, F] float64; exact while it stays below 2^53."""
+        assert self.outer is not None
+        size = self.sums.shape[1]
+        square = np.zeros((size, size))
+        square.put(_triangle(size), self.outer)
+        diagonal = square.diagonal().copy()
+        square += square.T.copy()
+        np.fill_diagonal(square, diagonal)
+        return square
+
     def to_bytes(self) -> bytes:
-        """The file's bytes: a safetensors file, a function of the value alone; `outer` as its upper triangle."""
+        """The file's bytes: a safetensors file, a function of the value alone."""
         tensors = {"sums": self.sums, "counts": self.counts}
         if self.outer is not None:
-            tensors["outer"] = self.outer[_triangle(len(self.outer))]
+            tensors["outer"] = self.outer
             tensors["expansion"] = np.array([self.expansion])
         return pack(tensors | pack_strings("classes", self.classes))
 
@@ -82,13 +94,8 @@ class Prototypes:
     def from_bytes(cls, raw: bytes | bytearray) -> "Prototypes":
         """The value that `to_bytes` wrote."""
         tensors = unpack(raw)
-        outer, expansion = None, 0
-        if "outer" in tensors:
-            expansion = int(tensors["expansion"][0])
-            size = round((2 * len(tensors["outer"]) + 0.25) ** 0.5 - 0.5)
-            outer = np.zeros((size, size), np.int64)
-            outer[_triangle(size)] = tensors["outer"]
-            outer.T[_triangle(size)] = tensors["outer"]
+        expansion = int(tensors["expansion"][0]) if "outer" in tensors else 0
+        outer = tensors.get("outer")
         return cls(unpack_strings("classes", tensors), tensors["sums"], tensors["counts"], outer, expansion)
 
     @cached_property
@@ -139,14 +146,15 @@ def _pieces(samples: Samples) -> Iterator[Samples]:
 
 def _added(outer: np.ndarray, quantised: np.ndarray, sign: int) -> np.ndarray:
     """outer + sign * sum of x x', exactly."""
-    width = quantised.shape[1]
-    result = outer.copy() if len(outer) else np.zeros((width, width), np.int64)
+    triangle = _triangle(quantised.shape[1])
     for start in range(0, len(quantised), BLOCK):
         x = quantised[start : start + BLOCK].astype(np.float64)
-        result += sign * (x.T @ x).astype(np.int64)
-    return result
+        products = ((sign * x).T @ x).take(triangle).astype(np.int64)
+        outer = np.add(products, outer, out=products) if len(outer) else products
+    return outer
 
 
 @lru_cache(maxsize=4)
-def _triangle(size: int) -> tuple[np.ndarray, np.ndarray]:
-    return np.triu_indices(size)
+def _triangle(size: int) -> np.ndarray:
+    """Where the upper triangle lies in a flat square, row by row."""
+    return np.flatnonzero(np.triu(np.ones((size, size), bool)))

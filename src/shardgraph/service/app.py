@@ -10,7 +10,7 @@ from anyio import CapacityLimiter, to_thread
 from fastapi import FastAPI
 
 from shardgraph import __version__
-from shardgraph.service import asking, events, predicting, proving, running
+from shardgraph.service import asking, entitling, events, predicting, proving, running
 from shardgraph.service.crew import Hands, Watcher
 from shardgraph.service.inputs import Eye
 from shardgraph.service.limits import BodyLimit, Journal
@@ -49,7 +49,7 @@ def create_app(root: Path, worker: Hands, originals: Path | None = None) -> Fast
     app = FastAPI(**about, lifespan=lifespan, docs_url=None, redoc_url=None)  # their pages load scripts from elsewhere
     app.state.office, app.state.worker, app.state.metrics = office, worker, Metrics(office)
     app.state.eye, app.state.ending = Eye(), threading.Event()
-    for part in (asking, events, predicting, proving, running):
+    for part in (asking, events, predicting, entitling, proving, running):
         app.include_router(part.router)
     open_pages(app, originals)
     install(app)

@@ -28,7 +28,7 @@ class BodyLimit:
         most = MOST_FILES if scope["path"] in FILES else MOST
         said = dict(scope["headers"]).get(b"content-length", b"0")
         if said.isdigit() and int(said) > most:
-            answer = JSONResponse({"error": _too_large(most), "kind": "HTTPException"}, 413)
+            answer = JSONResponse({"error": _too_large(most), "kind": "HTTPException"}, 413, {"Connection": "close"})
             return await answer(scope, receive, send)
         got = 0
 
@@ -37,7 +37,7 @@ class BodyLimit:
             message = await receive()
             got += len(message.get("body", b""))
             if got > most:
-                raise HTTPException(413, _too_large(most))
+                raise HTTPException(413, _too_large(most), {"Connection": "close"})
             return message
 
         await self.app(scope, counted, send)

@@ -4,6 +4,7 @@ import json
 import sys
 import threading
 import traceback
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,10 +12,14 @@ _lock = threading.Lock()
 
 
 def log(event: str, **facts: object) -> None:
-    """Write a line. Facts are counts, kinds, routes and times; never an id, a text or an address."""
+    """Write a line. Facts are counts, kinds, routes and times; never an id, a text or an address.
+
+    A log that cannot be written (its reader is gone, say) does not fail the call that it tells of.
+    """
     line = json.dumps({"time": datetime.now(UTC).isoformat(timespec="milliseconds"), "event": event} | facts)
-    with _lock:
-        print(line, file=sys.stderr, flush=True)
+    with _lock, suppress(OSError, ValueError):
+        sys.stderr.write(line + "\n")  # at once: the worker writes to the same place
+        sys.stderr.flush()
 
 
 def place_of(error: BaseException) -> str:

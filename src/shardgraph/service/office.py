@@ -19,6 +19,7 @@ from shardgraph.forget.config import Config
 from shardgraph.forget.queue import Entry, Submission
 from shardgraph.forget.serving import served_key
 from shardgraph.forget.workspace import Workspace
+from shardgraph.learn.ensemble import Model
 from shardgraph.service.served import Served, State
 
 
@@ -29,16 +30,18 @@ class Office:
         self.desk = Workspace(root)  # enters requests, behind its mutex
         self.workspace = Workspace(root)  # assembles the model, behind the other
         self.reader = Workspace(root)  # single statements, from any thread
+        self.rights = Workspace(root)  # consumers' models, behind a mutex of their own
         self.served = Served()
         self.wake = wake
-        self._entering, self._swapping, self._serving = threading.Lock(), threading.RLock(), threading.Lock()
-        self._counter = Workspace(root)  # looks that take several statements, and rights, behind a third
+        self._counter = Workspace(root)  # looks that take several statements, behind the last one
+        self._entering, self._swapping, self._entitling = threading.Lock(), threading.RLock(), threading.Lock()
+        self._counting = threading.Lock()
 
     def close(self) -> None:
         """Stop serving, and close the workspace."""
-        with self._entering, self._swapping, self._serving:
+        with self._entering, self._swapping, self._counting:
             self.served.replace(None)
-            for workspace in (self.desk, self.workspace, self.reader, self._counter):
+            for workspace in (self.desk, self.workspace, self.reader, self.rights, self._counter):
                 workspace.close()
 
     @contextmanager
@@ -47,7 +50,7 @@ class Office:
 
         Its models leave the memory with the visitor: nobody would tell them that something was forgotten.
         """
-        with self._serving:
+        with self._counting:
             self._counter.config = Config.load(self._counter.root)
             try:
                 yield self._counter
@@ -83,6 +86,17 @@ class Office:
         self.sync(number)
         self.wake()
         return self.reader.request(number)
+
+    def model_for(self, consumer: str) -> Model:
+        """The model of a consumer's right as it is now; to be called while a state is leased."""
+        with self._entitling:
+            return self.rights.model_for(consumer)
+
+    @contextmanager
+    def entitling(self) -> Iterator[Workspace]:
+        """The workspace, to change rights; it takes the write lock, and is busy while the worker has it."""
+        with self._entitling:
+            yield self.rights
 
     def sync(self, number: int | None = None) -> None:
         """Serve what may be served now; entries that came in before are instant then.

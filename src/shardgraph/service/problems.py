@@ -11,6 +11,7 @@ from shardgraph.errors import (
     DiskFull,
     InputError,
     ShardgraphError,
+    UnknownConsumer,
     UnknownSample,
     WorkspaceBusy,
     WorkspaceError,
@@ -19,6 +20,7 @@ from shardgraph.service.schemas import Problem
 
 STATUSES: tuple[tuple[type[Exception], int], ...] = (
     (UnknownSample, 404),
+    (UnknownConsumer, 404),
     (InputError, 422),
     (WorkspaceBusy, 503),
     (DiskFull, 503),

@@ -128,6 +128,29 @@ class Texts(Strict):
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"texts": ["a letter"], "top": 2}]})
 
 
+class Part(Strict):
+    """A part of the data: sources and shards."""
+
+    sources: Names = []
+    shards: Names = []
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"sources": ["ann"]}]})
+
+
+class Entitled(BaseModel):
+    """What a consumer may use, and whether groups of that part alone are kept for it."""
+
+    consumer: str = Field(examples=["shop"])
+    sources: list[str]
+    shards: list[str]
+    provision: bool
+
+
+class Provisioned(BaseModel):
+    """How many groups were trained."""
+
+    trained: int
+
+
 class Scored(BaseModel):
     """A class and its score."""
 

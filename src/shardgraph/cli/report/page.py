@@ -8,7 +8,7 @@ from html import escape
 from shardgraph.cli.report.content import GONE, REBUILT, Bar, Content
 from shardgraph.cli.report.drawing import colours, draw
 from shardgraph.cli.report.style import CSS
-from shardgraph.cli.report.words import NOT_PROVED, PROVED
+from shardgraph.cli.report.words import NOT_PROVED, PRIVATE, PROVED
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"  # the browser holds us to it
 
@@ -119,8 +119,9 @@ def _pictures(content: Content) -> str:
 def _certificates(content: Content) -> str:
     if not content.certificates:
         return ""
+    proved = PRIVATE if any(certificate.get("privacy") for certificate in content.certificates) else PROVED
     lists = [f'<div><h3>{title}</h3><ul class="words">{_items(words)}</ul></div>'
-             for title, words in (("What it proves", PROVED), ("What it does not", NOT_PROVED))]  # fmt: skip
+             for title, words in (("What it proves", proved), ("What it does not", NOT_PROVED))]  # fmt: skip
     shown = "".join(_certificate(certificate) for certificate in content.certificates)
     checks = (
         f"<details><summary>What was verified</summary>{_facts(content.checks)}</details>" if content.checks else ""

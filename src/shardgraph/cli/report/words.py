@@ -10,6 +10,13 @@ PROVED = (
     "Of the certificates up to the last one that you know, none was taken out or changed: each names the digest of "
     "the one before.",
 )
+PRIVATE = (
+    "When it was signed, the served model had this digest, and the holder of the signing key vouches that every "
+    "adapter that used the samples named here directly was built anew without them.",
+    "Adapters that used them privately stayed. The guarantee says how close these are to ones that never saw them: by "
+    "a factor e^alpha and a probability beta. Nobody can build them again, since their noise is not kept.",
+    *PROVED[2:],
+)
 NOT_PROVED = (
     "That no copy is elsewhere: on a disk's old blocks, in a backup, in the table that was added, in another sample "
     "that holds the same content (`shardgraph twins` looks for those).",

@@ -38,6 +38,9 @@ def _lead(status: dict[str, Any]) -> str:
     if missing:
         what = "1 group is withdrawn and waits" if missing == 1 else f"{missing} groups are withdrawn and wait"
         return f"{what} for repair; the others answer, with the prototypes."
+    if privacy := status["privacy"]:
+        what = f"{privacy['groups']} groups learned from neighbours with differential privacy"
+        return f"{what}; the others are built from the retained samples alone."
     return "Every group is built from the retained samples alone, and served."
 
 

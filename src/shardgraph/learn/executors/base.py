@@ -6,6 +6,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
+
 from shardgraph.data import shardfile
 from shardgraph.data.files import read_file
 from shardgraph.data.samples import Samples, concatenate
@@ -13,6 +15,8 @@ from shardgraph.data.staging import fetch, is_remote, size_of
 from shardgraph.digest import digest
 from shardgraph.errors import DamagedFile, WorkspaceError
 from shardgraph.learn.group import train_group
+from shardgraph.learn.private.recipe import PrivateRecipe
+from shardgraph.learn.private.train import train_private_group
 from shardgraph.learn.recipe import Recipe
 
 
@@ -20,7 +24,8 @@ from shardgraph.learn.recipe import Recipe
 class GroupTask:
     """Train a group on the shard files of its neighbourhood (path, digest) and write it to `output`.
 
-    `members` are the shards whose classes get adapters; `others` are those it may learn from besides.
+    `members` are the shards whose classes get adapters; `others` are those it may learn from besides. With private
+    edges, `private` are those it may learn from in no way but by the private recipe `privacy`.
     """
 
     name: str
@@ -29,6 +34,8 @@ class GroupTask:
     recipe: dict[str, Any]
     seed: int
     output: str
+    private: tuple[tuple[str, str], ...] = ()
+    privacy: dict[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The task as a plain dict."""
@@ -37,7 +44,8 @@ class GroupTask:
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> "GroupTask":
         """The task that `to_json` wrote."""
-        files = {part: tuple((path, digest) for path, digest in value[part]) for part in ("members", "others")}
+        parts = ("members", "others", "private")
+        files = {part: tuple((path, digest) for path, digest in value[part]) for part in parts}
         return cls(**{**value, **files})
 
 
@@ -65,7 +73,7 @@ class Executor(Protocol):
 
 def task_bytes(task: GroupTask) -> int:
     """How many bytes of samples a task reads."""
-    return sum(size_of(path) for path, _ in task.members + task.others)
+    return sum(size_of(path) for path, _ in task.members + task.others + task.private)
 
 
 def waves(tasks: Sequence[GroupTask], memory: int) -> Iterator[list[GroupTask]]:
@@ -94,6 +102,8 @@ def load_task(task: GroupTask) -> tuple[Samples, tuple[str, ...]]:
 
 def train_task(task: GroupTask) -> Trained:
     """Train one group in this process; nothing is written."""
+    if task.privacy is not None:
+        return _train_private(task, PrivateRecipe.from_json(task.privacy))
     samples, classes = load_task(task)
     adapters = train_group(task.name, samples, classes, Recipe.from_json(task.recipe), task.seed)
     return adapters.to_bytes(), len(samples), len(classes)
@@ -102,6 +112,28 @@ def train_task(task: GroupTask) -> Trained:
 def run_task(task: GroupTask) -> GroupResult:
     """Train one group in this process and write its file."""
     return write_result(task, *train_task(task))
+
+
+def _train_private(task: GroupTask, privacy: PrivateRecipe) -> Trained:
+    """Train a group that has private edges; its shard is one owner of all its adapters."""
+    from shardgraph.learn.private.secure import SecureNoise  # cryptography, which no other training needs
+
+    direct, classes = load_task(task)
+    others = concatenate(_load(path, expected) for path, expected in task.private)
+    own = np.tile(np.arange(len(direct) + len(others)) < len(direct), (len(classes), 1))
+    adapters = train_private_group(
+        task.name,
+        concatenate([direct, others]),
+        classes,
+        own,
+        ~own,
+        Recipe.from_json(task.recipe),
+        task.seed,
+        privacy,
+        SecureNoise(),
+        [task.name] * len(classes),
+    )
+    return adapters.to_bytes(), adapters.samples, len(classes)
 
 
 def write_result(task: GroupTask, raw: bytes, samples: int, adapters: int) -> GroupResult:

@@ -1,6 +1,7 @@
 """Groups trained together on one GPU, in waves that fit its memory.
 
 While a wave trains, the next one is read from disk. What the kernels do not cover is the CPU's work: see `on_gpu`.
+Groups with private edges are too: their noise comes from the operating system.
 """
 
 from collections.abc import Iterator, Sequence
@@ -9,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import torch
 
 from shardgraph.learn.cuda.train import train_groups
-from shardgraph.learn.executors.base import GroupResult, GroupTask, Trained, load_task, waves, write_result
+from shardgraph.learn.executors.base import GroupResult, GroupTask, Trained, load_task, train_task, waves, write_result
 from shardgraph.learn.group import GroupInputs
 from shardgraph.learn.recipe import Recipe
 
@@ -29,7 +30,8 @@ class GpuExecutor:
 
     def train(self, tasks: Sequence[GroupTask]) -> Iterator[tuple[GroupTask, Trained]]:
         """The groups, wave by wave; nothing is written."""
-        ready = list(waves(tasks, self.memory))
+        yield from ((task, train_task(task)) for task in tasks if task.privacy is not None)
+        ready = list(waves([task for task in tasks if task.privacy is None], self.memory))
         with ThreadPoolExecutor(1) as reader:
             ahead = reader.submit(_read, ready[0]) if ready else None
             for i, wave in enumerate(ready):

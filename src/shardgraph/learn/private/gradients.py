@@ -59,6 +59,29 @@ class LinearGradients:
 
 
 @dataclass(frozen=True)
+class OwnedGradients:
+    """Linear adapters whose owners see the same samples each in directions of their own."""
+
+    slope: Tensor  # [B, C] d loss / d logit
+    inputs: list[Tensor]  # [B, r] of each owner
+    adapters: list[Tensor]  # of each owner, which of the C
+
+    @property
+    def squared(self) -> Tensor:
+        squares = self.slope.square()
+        for inputs, mine in zip(self.inputs, self.adapters, strict=True):
+            squares[:, mine] *= torch.linalg.vecdot(inputs, inputs).unsqueeze(1)
+        return squares
+
+    def weighted(self, weights: Tensor) -> Tensor:
+        total = self.slope.new_zeros(1, self.slope.shape[1], self.inputs[0].shape[1])
+        scaled = _cleared(self.slope, weights) * weights
+        for inputs, mine in zip(self.inputs, self.adapters, strict=True):
+            total[0, mine] = scaled[:, mine].T @ inputs
+        return total
+
+
+@dataclass(frozen=True)
 class IncaGradients:
     """Open-InCA adapters: d logit / d (query, head), before the query's LayerNorm, and the slope of the loss."""
 

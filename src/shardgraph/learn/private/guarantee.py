@@ -71,12 +71,12 @@ def left(releases: Releases, readers: Iterable[str], budget: Budget, delta: floa
     return low
 
 
-def to_rebuild(releases: Releases, readers: Iterable[str], count: int, budget: Budget, delta: float) -> tuple[str, ...]:
-    """The groups that must be built anew before the removal of `count` samples is acknowledged, most charged first.
+def to_rebuild(charged: Releases, budget: Budget, delta: float) -> tuple[str, ...]:
+    """The groups that must be built anew before removals, charged here already, are acknowledged; most charged first.
 
     Enter each with `built` before its training starts: the samples that remain are released once more.
     """
-    charged, chosen = releases.after_removal(readers, count), []
+    chosen: list[str] = []
     while not guarantee(charged, budget, delta).within(budget):
         worst = max((name for name, _ in charged.builds), key=charged.removed)
         chosen.append(worst)

@@ -1,6 +1,7 @@
 """Both kinds of adapter, as private training meets them: parameters [k, C, D], own and private samples held apart."""
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -11,13 +12,24 @@ from shardgraph.data.samples import Samples
 from shardgraph.learn import inca
 from shardgraph.learn.attention import Attention, frozen_attention, layer_norm
 from shardgraph.learn.group import initial
-from shardgraph.learn.private.gradients import LinearGradients, SampleGradients, inca_gradients
+from shardgraph.learn.private.directions import directions, stacked
+from shardgraph.learn.private.gradients import LinearGradients, OwnedGradients, SampleGradients, inca_gradients
 from shardgraph.learn.private.masks import Masks
 from shardgraph.learn.recipe import Recipe
 
 
 class Learner(Protocol):
-    """What the training loop asks of an adapter kind."""
+    """What the training loop asks of an adapter kind.
+
+    width    numbers that an adapter learns privately, in each of its k rows
+    length   about how long a sample's inputs are there
+    """
+
+    @property
+    def width(self) -> int: ...
+
+    @property
+    def length(self) -> float: ...
 
     def start(self, name: str, classes: tuple[str, ...], seed: int) -> Tensor:
         """The parameters before training."""
@@ -29,6 +41,10 @@ class Learner(Protocol):
 
     def private(self, parameters: Tensor, rows: Tensor) -> SampleGradients:
         """The gradients of some private samples, kept apart."""
+        ...
+
+    def spread(self, update: Tensor) -> Tensor:
+        """[k, C, r] -> [k, C, D]: what a private update means for the parameters."""
         ...
 
     def finished(self, parameters: Tensor) -> tuple[np.ndarray, np.ndarray]:
@@ -53,15 +69,20 @@ class Targets:
         return cls(adapters, own, hot[masks.private], torch.from_numpy(masks.used))
 
 
-def learner(samples: Samples, classes: tuple[str, ...], masks: Masks, recipe: Recipe, seed: int) -> Learner:
-    """The learner of this recipe over these samples.
+def learner(
+    samples: Samples, classes: tuple[str, ...], masks: Masks, recipe: Recipe, seed: int, rank: int = 0
+) -> Learner:
+    """The learner of this recipe over these samples; `rank` is for linear adapters, others learn in all dimensions.
 
     Own samples are laid out owner by owner: padding to the longest sample must not carry news of a private one.
     """
     targets = Targets.of(samples, classes, masks)
     own, private = [samples.take(owner.own) for owner in masks.owners], samples.take(masks.private)
     if recipe.adapter == "linear":
-        return LinearLearner(targets, [_inputs(part) for part in own], _inputs(private))
+        inputs = [_inputs(part) for part in own]
+        ways = stacked([directions(each, rank) for each in inputs]) if rank else None
+        others = _inputs(private)
+        return LinearLearner(targets, inputs, others, ways, [] if ways is None else [others @ way for way in ways])
     attention = frozen_attention(samples.tokens.shape[1], recipe, seed)
     keys = [inca.project(part, attention) for part in own]
     return IncaLearner(targets, attention, keys, inca.project(private, attention))
@@ -101,35 +122,72 @@ class IncaLearner:
         batch, targets = self.private_keys.take(rows), self.targets
         return inca_gradients(q, v, batch, targets.used[rows], targets.private[rows], self.attention)
 
+    @property
+    def width(self) -> int:
+        return self.attention.dim
+
+    @property
+    def length(self) -> float:
+        return float(self.attention.dim**0.5)  # after LayerNorm
+
+    def spread(self, update: Tensor) -> Tensor:
+        return update
+
     def finished(self, parameters: Tensor) -> tuple[np.ndarray, np.ndarray]:
         return parameters[0].numpy(), parameters[1].numpy()
 
 
 @dataclass(frozen=True)
 class LinearLearner:
-    """Weights and, as the weight of a constant, biases: parameters [1, C, D + 1]."""
+    """Weights and, as the weight of a constant, biases: parameters [1, C, D + 1].
+
+    ways   [O, D + 1, r] the directions in which each owner's adapters learn privately; None: all of them
+    """
 
     targets: Targets
     own_inputs: list[Tensor]
     private_inputs: Tensor
+    ways: Tensor | None = None
+    seen: list[Tensor] = field(default_factory=list)  # [n', r] the private samples as each owner sees them there
 
     def start(self, name: str, classes: tuple[str, ...], seed: int) -> Tensor:
+        """Small weights, and biases for equally frequent classes: the first steps would learn nothing else."""
         weights = initial(name, classes, self.private_inputs.shape[1] - 1, seed)[len(classes) :]
-        return torch.nn.functional.pad(weights, (0, 1)).unsqueeze(0)
+        return torch.nn.functional.pad(weights, (0, 1), value=-math.log(max(1, len(classes) - 1))).unsqueeze(0)
 
     def own(self, parameters: Tensor, rows: list[Tensor]) -> Tensor:
-        found = []
-        for adapters, inputs, hot, each in zip(
-            self.targets.adapters, self.own_inputs, self.targets.own, rows, strict=True
-        ):
-            batch = inputs[each]
-            found.append(_slope(batch @ parameters[0, adapters].T, hot[each]).T @ batch)
+        parts = zip(self.own_inputs, self.targets.own, rows, strict=True)
+        if len(rows) == 1:  # one owner of all adapters: nothing to pick, nothing to place
+            return torch.stack([self._own(parameters[0], *part) for part in parts])
+        mine = [parameters[0, each] for each in self.targets.adapters]
+        found = [self._own(weights, *part) for weights, part in zip(mine, parts, strict=True)]
         return _placed(parameters, self.targets.adapters, found)
+
+    def _own(self, weights: Tensor, inputs: Tensor, hot: Tensor, rows: Tensor) -> Tensor:
+        batch = inputs[rows]
+        return _slope(batch @ weights.T, hot[rows]).T @ batch
 
     def private(self, parameters: Tensor, rows: Tensor) -> SampleGradients:
         batch = self.private_inputs[rows]
         error = torch.sigmoid(batch @ parameters[0].T) - self.targets.private[rows]
-        return LinearGradients(torch.where(self.targets.used[rows], error, 0.0), batch)
+        slope = torch.where(self.targets.used[rows], error, 0.0)
+        if self.ways is None:
+            return LinearGradients(slope, batch)
+        return OwnedGradients(slope, [seen[rows] for seen in self.seen], self.targets.adapters)
+
+    @property
+    def width(self) -> int:
+        return self.private_inputs.shape[1] if self.ways is None else self.ways.shape[2]
+
+    @property
+    def length(self) -> float:
+        return float(self.width**0.5) if self.ways is None else 1.0
+
+    def spread(self, update: Tensor) -> Tensor:
+        if self.ways is None:
+            return update
+        parts = [update[:, each] @ way.T for each, way in zip(self.targets.adapters, self.ways, strict=True)]
+        return _placed(update.new_zeros(*update.shape[:2], self.ways.shape[1]), self.targets.adapters, parts)
 
     def finished(self, parameters: Tensor) -> tuple[np.ndarray, np.ndarray]:
         return parameters[0, :, :-1].contiguous().numpy(), parameters[0, :, -1].contiguous().numpy()

@@ -4,7 +4,7 @@ Pure: every change gives a new value. Whoever keeps it durably writes `to_json` 
 a build before its training starts (a crash must not undercharge), a removal together with its request.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -32,13 +32,20 @@ class Releases:
     builds: tuple[tuple[str, Builds], ...] = ()
     removals: tuple[Removal, ...] = field(default=())
 
-    def built(self, group: str, mechanism: Mechanism) -> "Releases":
-        """The group's training begins once more, with what is there now: nothing removed earlier is in it."""
+    def begun(self, group: str, mechanism: Mechanism) -> "Releases":
+        """The group's training begins once more; until it is done the old adapters, with their charges, are there."""
         builds = dict(self.builds)
         builds[group] = (*builds.get(group, ()), mechanism)
-        return _tidy(
-            builds, (Removal(tuple(g for g in each.groups if g != group), each.count) for each in self.removals)
-        )
+        return _tidy(builds, self.removals)
+
+    def settled(self, groups: Collection[str]) -> "Releases":
+        """These groups' adapters are new, or served no more: of what was removed earlier they know nothing."""
+        kept = (Removal(tuple(g for g in each.groups if g not in groups), each.count) for each in self.removals)
+        return _tidy(dict(self.builds), kept)
+
+    def built(self, group: str, mechanism: Mechanism) -> "Releases":
+        """The group was trained once more, with what is there now."""
+        return self.begun(group, mechanism).settled([group])
 
     def after_removal(self, groups: Iterable[str], count: int = 1) -> "Releases":
         """`count` distinct samples, which these groups had used privately, were removed."""
@@ -56,6 +63,11 @@ class Releases:
         builds = {name: builds for name, builds in self.builds if name in wanted}
         parts = (Removal(tuple(g for g in each.groups if g in wanted), each.count) for each in self.removals)
         return _tidy(builds, parts)
+
+    def renamed(self, names: Mapping[str, str]) -> "Releases":
+        """The same under other names."""
+        builds = {names[group]: builds for group, builds in self.builds}
+        return _tidy(builds, (Removal(tuple(names[g] for g in each.groups), each.count) for each in self.removals))
 
     def current(self) -> "Releases":
         """Only the last build of each group: what a reader sees who kept no earlier model."""

@@ -28,7 +28,8 @@ def group_alpha(parts: Iterable[Part], beta: float) -> float | None:
     merged = _merge(parts)
     if not merged:
         return 0.0
-    interval = min(1e-2, 1e-3 * (1 + max(k for _, k in merged)))  # losses grow with k, and so may PLD's grid
+    few = max(1.0, 100 / sum(each.steps for each, _ in merged))  # each step rounds up by up to an interval
+    interval = min(1e-2, 1e-3 * (1 + max(k for _, k in merged))) * min(few, 4.0)  # losses grow with k, so may the grid
     if beta < LEAST_BETA or any(_bins(each, k, interval) > MOST_BINS for each, k in merged):
         return None
     return _alpha(merged, beta, interval)
@@ -60,6 +61,8 @@ def _alpha(parts: tuple[Part, ...], beta: float, interval: float) -> float:
 
 def _event(dp: Any, mechanism: Mechanism, k: int) -> Any:
     rate = mechanism.sampling_rate
+    if rate == 1:  # the mixture is one Gaussian, which the library composes more quickly
+        return dp.SelfComposedDpEvent(dp.GaussianDpEvent(mechanism.noise_multiplier / k), mechanism.steps)
     weights = [math.comb(k, i) * rate**i * (1 - rate) ** (k - i) for i in range(k + 1)]
     mixture = dp.dp_event.MixtureOfGaussiansDpEvent(mechanism.noise_multiplier, list(range(k + 1)), weights)
     return dp.SelfComposedDpEvent(mixture, mechanism.steps)

@@ -1,8 +1,8 @@
 """SAFE-DP: adapters that learn from their own samples directly and from their neighbours' privately.
 
-    every step    direct    AdamW on the mean loss over a batch of the owner's own samples
-                  private   a Poisson sample of the others; each sample's gradient clipped jointly over an owner's
+    every step    private   a Poisson sample of the others; each sample's gradient clipped jointly over an owner's
                             adapters, summed, noised, divided by a public constant; plain SGD
+                  direct    AdamW on the mean loss over batches of the owner's own samples
 
 What one owner's adapters become is a function of its own samples, public constants and noisy sums: of no other
 owner's parameters. So, for everyone who did not use a sample directly, training is `steps` rounds of the Poisson
@@ -26,6 +26,8 @@ from shardgraph.learn.private.masks import Masks, checked_masks, own_batches
 from shardgraph.learn.private.noise import NoiseSource, released
 from shardgraph.learn.private.recipe import PrivateRecipe
 from shardgraph.learn.recipe import Recipe
+
+CHUNK = 256  # samples whose gradients are in memory at once
 
 
 def train_private_group(
@@ -57,15 +59,18 @@ def train_private_group(
     masks = checked_masks(direct, private, names, classes, len(samples), privacy.readers)
     samples = samples.take(order)
     with own_numerics():
-        model = learner(samples, classes, masks, recipe, seed)
+        model = learner(samples, classes, masks, recipe, seed, privacy.rank)
         parameters = model.start(name, classes, seed)
         optimiser = AdamW(parameters, recipe.weight_decay)
         batches = [own_batches(owner, name, privacy.direct_batch, seed) for owner in masks.owners]
-        for step in range(privacy.steps):
+        lr, last = privacy.step_size(model.length), privacy.steps * privacy.direct_steps
+        for step in range(last):
+            due = step % privacy.direct_steps == 0
+            private_part = private_gradient(model, parameters, masks, privacy, noise) if due else None
             direct_part = model.own(parameters, [torch.from_numpy(next(each)) for each in batches])
-            private_part = private_gradient(model, parameters, masks, privacy, noise)
-            optimiser.step(direct_part, cosine(recipe.lr, step, privacy.steps))
-            parameters.sub_(private_part, alpha=cosine(privacy.lr, step, privacy.steps))
+            optimiser.step(direct_part, cosine(recipe.lr, step, last))
+            if private_part is not None:
+                parameters.sub_(model.spread(private_part), alpha=lr)
         first, second = model.finished(parameters)
     return Adapters(recipe.adapter, classes, first, second, int(direct.any(axis=0).sum()))
 
@@ -73,13 +78,13 @@ def train_private_group(
 def private_gradient(
     model: Learner, parameters: Tensor, masks: Masks, privacy: PrivateRecipe, noise: NoiseSource
 ) -> Tensor:
-    """[k, C, D]: the only way from a private sample to a parameter. The noise comes whoever was chosen, or nobody."""
+    """[k, C, r]: the only way from a private sample to a parameter. The noise comes whoever was chosen, or nobody."""
     rows = torch.from_numpy(np.flatnonzero(noise.chosen(privacy.rate, len(masks.private))))
-    total = torch.zeros_like(parameters)
-    if len(rows):
-        gradients = model.private(parameters, rows)
-        total = gradients.weighted(clip_weights(gradients.squared, torch.from_numpy(masks.owner), privacy.owner_clip))
-    noisy = released(total.numpy(), privacy.noise * privacy.clip, noise)
+    owners, total = torch.from_numpy(masks.owner), parameters.new_zeros(*parameters.shape[:2], model.width)
+    for part in rows.split(CHUNK) if len(rows) else ():
+        gradients = model.private(parameters, part)
+        total += gradients.weighted(clip_weights(gradients.squared, owners, privacy.owner_clip))
+    noisy = released(total.numpy(), privacy.mechanism.noise_multiplier * privacy.clip, noise)
     return torch.from_numpy(noisy / privacy.normaliser).to(parameters.dtype)
 
 

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import urlencode
 
@@ -53,7 +54,7 @@ def grant(who: Operator, sent: Sent, office: TheOffice) -> Response:
     """Let a consumer use more."""
     consumer, sources = text(sent, "consumer"), texts(sent, "source")
     shards = [name.strip() for name in text(sent, "shards").split(",") if name.strip()]
-    _patiently(office, lambda counter: counter.grant(consumer, sources, shards))
+    _patiently(office.entitling, lambda rights: rights.grant(consumer, sources, shards))
     return RedirectResponse(_of(consumer), 303)
 
 
@@ -64,7 +65,9 @@ def revoke(who: Operator, sent: Sent, office: TheOffice) -> Response:
     sources, shards = texts(sent, "source"), texts(sent, "shard")
     if not everything and not sources and not shards:
         raise InputError("choose what to revoke; nothing was changed")
-    left = _patiently(office, lambda counter: counter.revoke(consumer, *(() if everything else (sources, shards))))
+    left = _patiently(
+        office.entitling, lambda rights: rights.revoke(consumer, *(() if everything else (sources, shards)))
+    )
     return RedirectResponse(_of(consumer) if left.sources or left.shards else HOME, 303)
 
 
@@ -72,7 +75,7 @@ def revoke(who: Operator, sent: Sent, office: TheOffice) -> Response:
 def provision(who: Operator, sent: Sent, office: TheOffice) -> Response:
     """Train what the right lacks; this answers when it is done."""
     consumer = text(sent, "consumer")
-    _patiently(office, lambda counter: counter.provision(consumer))
+    _patiently(office.counter, lambda counter: counter.provision(consumer))
     return RedirectResponse(_of(consumer), 303)
 
 
@@ -138,13 +141,13 @@ def _held_out(counter: Workspace, name: str) -> Samples:
     return samples.take(np.array([samples.ids.index(name)]))
 
 
-def _patiently(office: Office, act: Callable[[Workspace], T]) -> T:
+def _patiently(opened: Callable[[], AbstractContextManager[Workspace]], act: Callable[[Workspace], T]) -> T:
     """Do something that writes; wait a while for whoever writes just now."""
     end = time.monotonic() + PATIENCE
     while True:
         try:
-            with office.counter() as counter:
-                return act(counter)
+            with opened() as workspace:
+                return act(workspace)
         except WorkspaceBusy:
             if time.monotonic() > end:
                 raise

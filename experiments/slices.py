@@ -1,0 +1,97 @@
+"""SISA with slices: a shard learns slice after slice; a forget goes back to the last stage before the slice it touches.
+
+Slices are cut by a keyed hash of the id. Stage s has an optimiser, a schedule and classes of its own and learns from
+slices 1 to s, starting where stage s - 1 ended: all are functions of those slices alone, else it would not be exact.
+Stages are kept, so storage grows with their number.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from experiments.rivals import cut
+from shardgraph.data.samples import Samples, concatenate
+from shardgraph.digest import keyed_hash
+from shardgraph.graph import Bilevel
+from shardgraph.learn.adapters import Adapters
+from shardgraph.learn.ensemble import Model
+from shardgraph.learn.group import train_group
+from shardgraph.learn.prototypes import Prototypes, total
+from shardgraph.learn.recipe import Recipe
+
+Slices = tuple[Samples, ...]
+Stages = tuple[Adapters | None, ...]
+
+
+@dataclass(frozen=True)
+class Sliced:
+    """A sliced SISA ensemble; a value. Per shard its slices, and what it knew after each."""
+
+    shards: Mapping[str, Slices]
+    stages: Mapping[str, Stages]
+    prototypes: Prototypes
+    recipe: Recipe
+    seed: int
+
+    @classmethod
+    def fit(cls, train: Samples, shards: int, slices: int, recipe: Recipe, seed: int) -> "Sliced":
+        """Learn all stages; each sees as many epochs as make the whole cost what it would cost in one go."""
+        recipe = replace(recipe, method="safe", prototypes=False, epochs=max(2 * recipe.epochs // (slices + 1), 1))
+        parts = {name: _slice(own, slices, seed) for name, own in cut(train, Bilevel(shards, 1), seed).items()}
+        learned = {name: _learn(name, own, (), recipe, seed)[0] for name, own in parts.items()}
+        return cls(parts, learned, total([train]), recipe, seed)
+
+    def forget(self, ids: Iterable[str]) -> tuple["Sliced", int]:
+        """Without these samples, and how many were read to get there, once for each stage that read them."""
+        gone, read = set(ids), 0
+        shards, stages, prototypes = dict(self.shards), dict(self.stages), self.prototypes
+        for name, own in self.shards.items():
+            touched = [i for i, part in enumerate(own) if not gone.isdisjoint(part.ids)]
+            if not touched:
+                continue
+            shards[name] = tuple(_without(part, gone) for part in own)
+            stages[name], more = _learn(name, shards[name], self.stages[name][: touched[0]], self.recipe, self.seed)
+            read += more
+            for part in own:
+                prototypes = prototypes.minus(part.take([i for i, sample in enumerate(part.ids) if sample in gone]))
+        return replace(self, shards=shards, stages=stages, prototypes=prototypes), read
+
+    def cost(self) -> float:
+        """The expected number of samples read to forget one, each as often as stages read it."""
+        costs = []
+        for own in self.shards.values():
+            sizes = np.cumsum([len(part) for part in own])
+            costs += [float(sizes[i:].sum()) for i, part in enumerate(own) for _ in part.ids]
+        return sum(costs) / len(costs)
+
+    def storage(self) -> int:
+        """Bytes of all stages that are kept."""
+        return sum(len(stage.to_bytes()) for own in self.stages.values() for stage in own if stage)
+
+    def predict(self, samples: Samples) -> list[str]:
+        """The predicted class of every sample, by the last stages."""
+        last = {name: own[-1] for name, own in self.stages.items()}
+        kept = {name: adapters for name, adapters in last.items() if adapters}
+        return Model.assemble(kept, self.prototypes, self.recipe, self.seed).predict(samples)
+
+
+def _slice(samples: Samples, slices: int, seed: int) -> Slices:
+    places = np.array([keyed_hash(seed, "slice", sample) % slices for sample in samples.ids])
+    return tuple(samples.take(np.flatnonzero(places == s)) for s in range(slices))
+
+
+def _learn(name: str, slices: Slices, done: Stages, recipe: Recipe, seed: int) -> tuple[Stages, int]:
+    """All stages, given the first ones; and how many samples were read for the others."""
+    stages, read = list(done), 0
+    for s in range(len(done), len(slices)):
+        seen = concatenate(slices[: s + 1]).canonical()
+        classes, before = tuple(sorted(set(seen.labels))), stages[-1] if stages else None
+        read += len(seen)
+        enough = len(classes) > 1
+        stages.append(train_group(f"{name}/{s}", seen, classes, recipe, seed, before) if enough else None)
+    return tuple(stages), read
+
+
+def _without(samples: Samples, gone: set[str]) -> Samples:
+    return samples.take([i for i, sample in enumerate(samples.ids) if sample not in gone])

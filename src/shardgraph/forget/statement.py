@@ -1,0 +1,71 @@
+"""Which guarantee holds: exact where no served group has private edges, else (alpha, beta) and how they were found.
+
+No text for private edges holds the word that stands for equal bytes of the whole model.
+"""
+
+from dataclasses import asdict
+from typing import Any
+
+from shardgraph.data.store import Store
+from shardgraph.forget.build import wanted_groups
+from shardgraph.forget.certificate import EXACT, WITHDRAWN
+from shardgraph.forget.charges import Book, removals_left, worst_guarantee, worst_loss
+from shardgraph.forget.config import Config
+from shardgraph.forget.manifest import Manifest
+from shardgraph.learn.fingerprint import Numerics
+from shardgraph.learn.private.terms import PrivacyTerms
+
+
+def private_groups(store: Store, config: Config, manifest: Manifest, numerics: Numerics) -> list[str]:
+    """The served groups with private edges; one that nothing is known of counts as such."""
+    if config.privacy is None:
+        return []
+    wanted = wanted_groups(store, config, numerics)
+    return sorted(name for name in manifest.groups if name not in wanted or wanted[name].private)
+
+
+def stated(store: Store, config: Config, manifest: Manifest, numerics: Numerics) -> dict[str, Any]:
+    """The guarantee for a certificate: in words, and in numbers where there are private edges."""
+    terms = config.the_privacy()
+    private = private_groups(store, config, manifest, numerics)
+    if terms is None or not private:
+        return {"guarantee": WITHDRAWN if manifest.missing else EXACT}
+    numbers = _numbers(Book.load(store.catalogue), terms, len(private))
+    return {"guarantee": _words(numbers, terms, withdrawn=bool(manifest.missing)), "privacy": numbers}
+
+
+def privacy_status(store: Store, config: Config, manifest: Manifest, numerics: Numerics) -> dict[str, Any] | None:
+    """What private edges have cost, and how many samples may still leave each shard; None without private edges."""
+    terms = config.the_privacy()
+    if terms is None:
+        return None
+    book, private = Book.load(store.catalogue), private_groups(store, config, manifest, numerics)
+    left = {shard: {"left": now, "of": first} for shard, (now, first) in removals_left(book, terms, private).items()}
+    return _numbers(book, terms, len(private)) | {"shards": left}
+
+
+def _numbers(book: Book, terms: PrivacyTerms, groups: int) -> dict[str, Any]:
+    found, (loss, loss_method) = worst_guarantee(book, terms), worst_loss(book, terms)
+    return asdict(found) | {
+        "groups": groups,
+        "budget": asdict(terms.budget) | {"vacuous": terms.budget.vacuous},
+        "epsilon": terms.epsilon,
+        "delta": terms.delta,
+        "sample_loss": {"epsilon": loss, "method": loss_method},
+    }
+
+
+def _words(numbers: dict[str, Any], terms: PrivacyTerms, *, withdrawn: bool) -> str:
+    groups = "1 group" if numbers["groups"] == 1 else f"{numbers['groups']} groups"
+    gone = "1 sample" if numbers["removed"] == 1 else f"{numbers['removed']} samples"
+    close = (
+        f"{groups} with private edges, (alpha, beta) = ({numbers['alpha']:.4g}, {numbers['beta']:.3g})-close to ones "
+        f"that never saw the {gone} removed since they were built (by {numbers['method']}; a "
+        f"sample has lost epsilon {numbers['sample_loss']['epsilon']:.3g} at delta {terms.delta:g}; "
+        f"budget {terms.budget})"
+    )
+    rest = "the prototypes and the groups without private edges equal, byte for byte, a build from the retained samples"
+    if withdrawn:
+        out = "every adapter that used the data directly is out of service"
+        return f"withdrawn, private: {out}; of those left, {close}; {rest}"
+    return f"private: {close}; {rest}"
