@@ -22,6 +22,7 @@ class ShardView:
     sources: dict[str, int]
     learns_from: tuple[str, ...]  # other shards
     readers: tuple[str, ...]  # other shards whose adapters learn from it
+    private: tuple[str, ...]  # those of them that do so with differential privacy
     groups: tuple[str, ...]
     adapters: int
     revisited: int
@@ -44,6 +45,7 @@ def shard_view(store: Store, config: Config, manifest: Manifest, name: str) -> S
     if shard_unit(name) not in held:
         raise InputError(f"there is no shard {name!r} with samples in it")
     graph = graph_over(held, config)
+    readers = sorted(graph.readers(name) - {name})
     sizes = {unit.removeprefix("shard:"): sum(labels.values()) for unit, labels in held.items()}
     affected = graph.affected([name])
     group = next(group.name for group in graph.groups() if name in group.members)
@@ -58,7 +60,8 @@ def shard_view(store: Store, config: Config, manifest: Manifest, name: str) -> S
         labels=dict(Counter(held[shard_unit(name)]).most_common()),
         sources=dict(Counter(dict(sources)).most_common()),
         learns_from=tuple(sorted(graph.neighbourhood(name) - {name})),
-        readers=tuple(sorted(graph.readers(name) - {name})),
+        readers=tuple(readers),
+        private=tuple(reader for reader in readers if (reader, name) in graph.private),
         groups=tuple(found.name for found in affected),
         adapters=sum(map(len, labels)),
         revisited=sum(sizes.get(shard, 0) for shard in graph.revisited([name])),

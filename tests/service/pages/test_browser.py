@@ -166,6 +166,41 @@ def test_a_shard_is_chosen_by_pointer_and_by_keyboard(entered):
     expect(page.locator("#panel")).to_contain_text("Who learns from it")
 
 
+def test_hundreds_of_shards_stay_fluid_and_groups_fold(entered):
+    page = entered("auditor")
+    groups = [
+        {"name": f"g{i:03d}", "shards": [[f"g{i:03d}-{j}", 10 + j, "", "serving"] for j in range(4)]}
+        for i in range(200)
+    ]
+    many = {"groups": groups, "edges": [[f"g{i:03d}", "g000", False] for i in range(1, 200)]}
+    page.route("**/pages/graph.json", lambda route: route.fulfill(json=many))
+    page.goto("/pages/graph")
+    expect(page.locator("#graph")).to_have_attribute("data-nodes", "200")  # so many begin folded
+    page.get_by_role("button", name="Unfold groups").click()
+    expect(page.locator("#graph")).to_have_attribute("data-nodes", "1000")
+    page.locator("#graph").scroll_into_view_if_needed()
+    box = page.locator("#graph").bounding_box()
+    before = page.evaluate("() => document.getElementById('graph')._cyreg.cy.pan().x")
+    page.mouse.move(box["x"] + 8, box["y"] + 8)
+    page.mouse.down()
+    page.evaluate(
+        """() => {
+            window.frames_ = [];
+            let last = performance.now();
+            const step = (now) => { window.frames_.push(now - last); last = now; requestAnimationFrame(step); };
+            requestAnimationFrame(step);
+        }"""
+    )
+    for i in range(40):
+        page.mouse.move(box["x"] + 8 + 5 * i, box["y"] + 8 + 3 * i)
+    frames = sorted(page.evaluate("() => window.frames_"))
+    page.mouse.up()
+    assert page.evaluate("() => document.getElementById('graph')._cyreg.cy.pan().x") > before + 100
+    assert len(frames) > 5 and frames[len(frames) // 2] < 100, frames  # ten a second, drawn by one busy core
+    page.get_by_role("button", name="Fold groups", exact=True).click()
+    expect(page.locator("#graph")).to_have_attribute("data-nodes", "200")
+
+
 def test_times_are_in_the_readers_zone(entered):
     page = entered("auditor", timezone_id="Asia/Tokyo", locale="en-GB")
     page.goto("/pages/requests")

@@ -286,7 +286,7 @@ def test_the_drawing_has_every_shard_once_and_no_arrow_within_a_group(root):
         drawn = elements(workspace.portrait())
     names = [shard[0] for group in drawn["groups"] for shard in group["shards"]]
     assert sorted(names) == ["ann", "bob", "web"]
-    assert all(source != target for source, target in drawn["edges"])
+    assert all(source != target for source, target, _ in drawn["edges"])
 
 
 def test_an_original_is_shown_small_and_never_from_outside_of_its_folder(tmp_path):

@@ -60,7 +60,7 @@ def drawn(who: Looker, office: TheOffice) -> Response:
 
 
 def elements(found: Portrait) -> dict[str, Any]:
-    """Groups with their shards [name, samples, source, state], and edges between groups.
+    """Groups with their shards [name, samples, source, state], and edges between groups [from, to, private].
 
     Within a group everybody learns from everybody, so a box says it; between groups one arrow stands for all edges.
     """
@@ -69,9 +69,11 @@ def elements(found: Portrait) -> dict[str, Any]:
     for one in found.shards:
         groups[one.group].append([one.name, one.samples, one.source, one.state])
         group_of[one.name] = one.group
-    reads = {group.name: group.neighbourhood for group in found.graph.groups() if group.name in groups}
-    pairs = {(name, group_of[other]) for name, others in reads.items() for other in others if other in group_of}
-    edges = sorted([source, target] for source, target in pairs if source != target)
+    reading = [group for group in found.graph.groups() if group.name in groups]
+    plain = {(group.name, group_of[other]) for group in reading for other in group.neighbourhood if other in group_of}
+    private = {(group.name, group_of[other]) for group in reading for other in group.private if other in group_of}
+    arrows = {edge: edge not in plain for edge in plain | private if edge[0] != edge[1]}
+    edges = [[source, target, secret] for (source, target), secret in sorted(arrows.items())]
     return {"groups": [{"name": name, "shards": shards} for name, shards in groups.items()], "edges": edges}
 
 

@@ -57,8 +57,9 @@
       x += tile.width;
       tallest = Math.max(tallest, tile.height);
     });
-    const edges = graph.edges.map(([from, to]) => ({
+    const edges = graph.edges.map(([from, to, secret]) => ({
       group: "edges", data: { id: `edge ${from} ${to}`, source: `group ${from}`, target: `group ${to}` },
+      classes: secret ? "private" : "",
     }));
     return [...nodes, ...edges];
   }
@@ -75,6 +76,7 @@
       { selector: "node.box", style: { shape: "round-rectangle", "background-color": card, "background-opacity": 0.8, "border-width": 1, "border-color": quiet, padding: 8, "text-valign": "top", "text-margin-y": -3, color: quiet } },
       { selector: "node:selected", style: { "border-width": 4, "border-style": "solid", "border-color": colour("--focus") } },
       { selector: "edge", style: { width: 1.2, "line-color": quiet, "target-arrow-color": quiet, "target-arrow-shape": "triangle", "arrow-scale": 0.7, "curve-style": "straight", opacity: 0.55 } },
+      { selector: "edge.private", style: { "line-style": "dashed" } },
     ];
   }
 
