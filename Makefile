@@ -19,12 +19,13 @@ help:
 	@echo "make test       lint, types, tests"
 	@echo "make test-slow  the tests that take minutes"
 	@echo "make bench      the benchmarks, on the CPU"
-	@echo "make screenshots  the pages' pictures in docs/"
+	@echo "make screenshots  the pages' pictures, in docs/pages"
 	@echo "make wheel      the package, in $(DIST)/"
 
 demo: $(STAMP)
 	rm -rf demo-workspace
-	PATH="$(CURDIR)/$(BIN):$$PATH" shardgraph demo --keep demo-workspace
+	$(BIN)/shardgraph demo --keep demo-workspace
+	@echo "here the command is $(BIN)/shardgraph"
 
 test: lint
 	$(BIN)/python -m pytest -m "not slow" -n $(JOBS)
