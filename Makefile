@@ -11,7 +11,7 @@ JOBS ?= 2
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_BUILD_CONSTRAINT := $(CURDIR)/constraints.txt
 
-.PHONY: help demo test lint test-slow bench wheel
+.PHONY: help demo test lint test-slow bench wheel chromium screenshots
 .DEFAULT_GOAL := help
 
 help:
@@ -19,10 +19,13 @@ help:
 	@echo "make test       lint, types, tests"
 	@echo "make test-slow  the tests that take minutes"
 	@echo "make bench      the benchmarks, on the CPU"
+	@echo "make screenshots  the pages' pictures, in docs/pages"
 	@echo "make wheel      the package, in $(DIST)/"
 
 demo: $(STAMP)
-	$(BIN)/shardgraph demo
+	rm -rf demo-workspace
+	$(BIN)/shardgraph demo --keep demo-workspace
+	@echo "here the command is $(BIN)/shardgraph"
 
 test: lint
 	$(BIN)/python -m pytest -m "not slow" -n $(JOBS)
@@ -32,13 +35,24 @@ lint: $(STAMP)
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 
-test-slow: $(STAMP)
+test-slow: $(STAMP) chromium
 	$(BIN)/python -m pytest -m slow
 
 bench: $(STAMP)
 	@set -e; for file in $(filter-out benchmarks/gpu.py,$(wildcard benchmarks/*.py)); do \
 	  echo "$$file"; $(BIN)/python "$$file"; \
 	done
+
+# The browser of the pages' tests; Debian's, for Playwright's own would be downloaded from elsewhere.
+chromium:
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || test -n "$$CHROMIUM" || \
+	  { echo "installing chromium"; \
+	    $$(test $$(id -u) = 0 || echo sudo) apt-get install -y -q --no-install-recommends chromium >/dev/null || \
+	    { $$(test $$(id -u) = 0 || echo sudo) apt-get update -q && \
+	      $$(test $$(id -u) = 0 || echo sudo) apt-get install -y -q --no-install-recommends chromium; }; }
+
+screenshots: $(STAMP) chromium
+	$(BIN)/python docs/screenshots.py
 
 wheel: $(STAMP)
 	$(BIN)/python -m build --wheel --no-isolation --outdir $(DIST)

@@ -22,5 +22,6 @@ def test_the_demo_ends_with_equal_models(tmp_path: Path, monkeypatch: pytest.Mon
     assert [c["number"] for c in story["certificates"]] == [1, 2]
     text = Path(story["report"]).read_text()
     assert "data:image/png;base64" in text and story["forgot"]["model_digest"] in text
+    assert (tmp_path / "kept" / "originals" / "digit-0004.png").exists()
     assert run("verify", tmp_path / "kept" / "learned-then-forgot").code == 0
     assert run("demo", "--keep", tmp_path / "kept").code == 1  # it is there already

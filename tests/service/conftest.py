@@ -70,6 +70,7 @@ def running(root: Path) -> Iterator[Running]:
     hands = ByHand(root)
     app = create_app(root, hands)
     listener = listening("127.0.0.1", 0)
+    listener.listen()  # so that a call which comes too early waits
     server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=1))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 BACKBONE, SEED, SAFE = "efficientnet-lite0", 7, "museum"
 SAMPLE, SOURCE = "digit-0004", "willow"
-LEARNED, NEVER_SAW, REPORT = "learned-then-forgot", "never-saw", "report.html"
+LEARNED, NEVER_SAW, REPORT, ORIGINALS = "learned-then-forgot", "never-saw", "report.html", "originals"
 
 Tell = Callable[[str, list[tuple[str, object]]], None]
 
@@ -83,9 +83,12 @@ def demo(
     with _folder(keep) as folder:
         try:
             story, report = _play(folder, tell, bars)
+            if keep:
+                digits.write_pictures(digits.digits(), folder / ORIGINALS)
         finally:
             bars.close()
     tell("Look at the report", [("open", report)])
+    tell("Open the pages", _pages(keep))
     if as_json:
         print_json(story.to_json() | {"kept": str(keep) if keep else None, "report": str(report)})
     if not story.equal:
@@ -158,6 +161,14 @@ def _forget(
     tell(f"{number + 1}. Forgot {what}", [*rows, ("model", certificate.model_digest)])
     rebuilt = tuple(name for name in orders.groups if name not in orders.vanishing)
     return Step(what, figures, rebuilt, orders.vanishing, asdict(certificate), seconds)
+
+
+def _pages(keep: Path | None) -> list[tuple[str, object]]:
+    """How to see the workspace in a browser; without --keep there is none to see any more."""
+    folder = keep or Path("demo-workspace")
+    command = f"shardgraph serve {folder / LEARNED} --originals {folder / ORIGINALS}"
+    first = [] if keep else [("first", f"shardgraph demo --keep {folder}")]
+    return [*first, ("run", command), ("open", "http://127.0.0.1:8000")]
 
 
 def _facts(found: dict[str, Any]) -> list[tuple[str, object]]:

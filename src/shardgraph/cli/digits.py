@@ -45,6 +45,13 @@ def write_table(rows: Sequence[Digit], path: Path) -> Path:
     return path
 
 
+def write_pictures(rows: Sequence[Digit], folder: Path) -> None:
+    """Every picture as a file, by its id."""
+    folder.mkdir()
+    for row in rows:
+        (folder / f"{row.id}.png").write_bytes(row.image)
+
+
 def _digit(name: str, image: "object", label: int) -> Digit:
     from shardgraph.digest import keyed_hash  # which loads numpy; asking for help should not
 

@@ -27,10 +27,14 @@ def serve(
         Path | None,
         typer.Option(help="A file outside the workspace and its backups that says what was asked to be forgotten."),
     ] = None,
+    originals: Annotated[
+        Path | None,
+        typer.Option(help="A folder with the pictures or texts of the samples, by id, for the pages to show."),
+    ] = None,
     workers: Workers = None,
     as_json: Json = False,
 ) -> None:
-    """Serve forget requests, predictions and proofs over HTTP, until Ctrl-C or SIGTERM."""
+    """Serve forget requests, predictions and proofs over HTTP, and pages for people, until Ctrl-C or SIGTERM."""
     try:
         from shardgraph.service.serve import serve as run  # needs the extra "service"
     except ModuleNotFoundError as error:
@@ -38,7 +42,9 @@ def serve(
 
     with opened(workspace):
         pass  # what was interrupted is finished first, where nobody else is at it
-    run(workspace, host=host, port=port, grace=grace, workers=workers, device=device, record=record)
+    run(
+        workspace, host=host, port=port, grace=grace, workers=workers, device=device, record=record, originals=originals
+    )
     if as_json:
         print_json({"ended": True})
 

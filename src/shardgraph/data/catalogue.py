@@ -71,6 +71,7 @@ CREATE TABLE IF NOT EXISTS tokens (  -- who may do what; only hashes of the toke
 CREATE TABLE IF NOT EXISTS ledger (
   number INTEGER PRIMARY KEY AUTOINCREMENT, time TEXT NOT NULL, event TEXT NOT NULL, detail TEXT NOT NULL
 );
+CREATE INDEX IF NOT EXISTS by_event ON ledger (event);
 CREATE TABLE IF NOT EXISTS consumers ( -- those who may use a part of the data
   name TEXT PRIMARY KEY,
   provision INTEGER NOT NULL DEFAULT 0 -- whether groups are kept that learned from that part alone

@@ -131,7 +131,7 @@ class Attended(Site):
         with self._writing():
             batch = [number for number in next_batch(self.store, self.config, grace) if self._fits(number)]
             if batch:
-                self._drop_models()
+                self.drop_models()
                 request = execute.accept(self._bench(), self._orders(batch), False, batch)
                 execute.finish(self._bench(), request)
             return batch

@@ -61,12 +61,18 @@ class Certificate:
     def load(cls, path: Path) -> "Certificate":
         """Read a certificate's file."""
         try:
-            value = json.loads(path.read_bytes())
-            return cls(**{**value, "entries": tuple(value["entries"]), "asked": tuple(value["asked"])})
+            return cls.parse(path.read_bytes(), str(path))
         except FileNotFoundError:
             raise VerificationError(f"the certificate {path} is missing") from None
-        except (ValueError, TypeError, KeyError) as error:
-            raise DamagedFile(f"{path} is no certificate, or a damaged one") from error
+
+    @classmethod
+    def parse(cls, raw: bytes, name: str = "this") -> "Certificate":
+        """The certificate that a file holds; whether it is genuine is for `check_certificate` to say."""
+        try:
+            value = json.loads(raw)
+            return cls(**{**value, "entries": tuple(value["entries"]), "asked": tuple(value["asked"])})
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            raise DamagedFile(f"{name} is no certificate, or a damaged one") from error
 
 
 EXACT = "exact: the model equals, byte for byte, one built from the retained samples alone"

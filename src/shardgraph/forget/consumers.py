@@ -85,8 +85,8 @@ class Consumers(Site):
             for name, serving in servings.items()
         }
 
-    def _drop_models(self) -> None:
-        super()._drop_models()
+    def drop_models(self) -> None:
+        super().drop_models()
         self._drop_servings()
 
     def _drop_servings(self) -> None:

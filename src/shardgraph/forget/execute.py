@@ -112,7 +112,7 @@ def accept(bench: Bench, plan: ForgetPlan, instant: bool, entries: Sequence[int]
         plan.request.reason,
         opening,
     )
-    ids = [(row.id,) for row in plan.rows]
+    ids, cost = [(row.id,) for row in plan.rows], _cost(bench, plan)
     with store.catalogue.transaction() as db:
         db.execute(
             "INSERT INTO requests (number, state, instant, received, samples, reason, opening) VALUES (?,?,?,?,?,?,?)",
@@ -127,7 +127,7 @@ def accept(bench: Bench, plan: ForgetPlan, instant: bool, entries: Sequence[int]
         db.executemany("DELETE FROM provisioned WHERE consumer = ? AND name = ?", provisioned)
         forget_rights(db, plan.rows)
         queue.start(db, entries, number)
-        counted = {"request": number, "samples": len(plan.rows)} | _counted(len(provisioned))
+        counted = {"request": number, "samples": len(plan.rows)} | cost | _counted(len(provisioned))
         _log(db, bench, "accepted", counted | _charge(bench, db, plan))
         if not entries:  # the queue has recorded its own
             record.note(store.root, bench.secrets, db, [row.id for row in plan.rows])
@@ -343,6 +343,11 @@ def _check(bench: Bench, number: int, units: set[str]) -> None:
             queue.follow(db, number, queue.VERIFIED)
     if problem:
         raise VerificationError(f"request {number} is erased, but not verified: {problem}")
+
+
+def _cost(bench: Bench, plan: ForgetPlan) -> dict[str, int]:
+    """What a forget reads again, beside what a full retraining would."""
+    return {"revisited": plan.revisited, "of": bench.store.catalogue.count("unit LIKE 'shard:%'")}
 
 
 def _log(db: sqlite3.Connection, bench: Bench, event: str, detail: dict) -> None:

@@ -3,7 +3,7 @@
 A value for those who draw. It names shards and sources, never a sample.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 
 from shardgraph.data.store import Store
@@ -64,10 +64,10 @@ def portrait(store: Store, config: Config, manifest: Manifest) -> Portrait:
 
 
 def _sources_of_shards(store: Store) -> dict[str, Counter[str]]:
-    held: dict[str, Counter[str]] = {}
+    held: dict[str, Counter[str]] = defaultdict(Counter)
     sql = "SELECT unit, source, count(*) FROM samples WHERE unit LIKE 'shard:%' GROUP BY unit, source"
     for unit, source, count in store.catalogue.all(sql):
-        held.setdefault(unit.removeprefix("shard:"), Counter())[source] = count
+        held[unit.removeprefix("shard:")][source] = count
     return held
 
 

@@ -24,7 +24,7 @@ VERIFIED, DONE, FAILED, CANCELLED = "verified", "done", "failed", "cancelled"
 STATES = (RECEIVED, INSTANT, ERASING, RETRAINING, VERIFIED, DONE, FAILED, CANCELLED)
 FINAL = (DONE, FAILED, CANCELLED)
 PATIENCE = timedelta(days=30)  # the deadline of a request that names none
-_COLUMNS = "number, state, received, deadline, asker, reason, samples, request, certificate, failure"
+COLUMNS = "number, state, received, deadline, asker, reason, samples, request, certificate, failure"
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ def cancel(catalogue: Catalogue, number: int) -> None:
 
 def find(catalogue: Catalogue, number: int) -> Entry:
     """One entry, with its history."""
-    row = catalogue.one(f"SELECT {_COLUMNS} FROM queue WHERE number = ?", number)
+    row = catalogue.one(f"SELECT {COLUMNS} FROM queue WHERE number = ?", number)
     if row is None:
         raise InputError(f"there is no request {number}")
     history = catalogue.all("SELECT state, time FROM moves WHERE entry = ? ORDER BY number", number)
@@ -168,8 +168,18 @@ def listed(
 ) -> list[Entry]:
     """Entries by number, without their history: those after `after`, in one of `states` if any are given."""
     marks = ",".join("?" * len(states)) or "state"
-    sql = f"SELECT {_COLUMNS} FROM queue WHERE number > ? AND state IN ({marks}) AND (? IS NULL OR asker = ?)"
+    sql = f"SELECT {COLUMNS} FROM queue WHERE number > ? AND state IN ({marks}) AND (? IS NULL OR asker = ?)"
     rows = catalogue.all(sql + " ORDER BY number LIMIT ?", after, *states, asker, asker, limit)
+    return [Entry(*row) for row in rows]
+
+
+def newest(
+    catalogue: Catalogue, *, states: Sequence[str] = (), asker: str | None = None, before: int = 0, limit: int = 100
+) -> list[Entry]:
+    """Entries from the last on, without their history: those below `before`, unless that is 0."""
+    marks = ",".join("?" * len(states)) or "state"
+    sql = f"SELECT {COLUMNS} FROM queue WHERE (? = 0 OR number < ?) AND state IN ({marks}) AND (? IS NULL OR asker = ?)"
+    rows = catalogue.all(sql + " ORDER BY number DESC LIMIT ?", before, before, *states, asker, asker, limit)
     return [Entry(*row) for row in rows]
 
 

@@ -101,7 +101,7 @@ class Site:
         self._model, self._key = None, None
         self._shelf.clear()
 
-    def _drop_models(self) -> None:
+    def drop_models(self) -> None:
         """Give up every model in memory, before samples leave."""
         self._drop_model()
 

@@ -237,7 +237,7 @@ class Workspace(Attended, Consumers):
                 self.catalogue.scrub()  # a reader may have kept the log from being emptied then
                 return self.certificate(orders.already[-1])
             self._check_inputs(orders, instant)
-            self._drop_models()
+            self.drop_models()
             number = execute.accept(self._bench(), orders, instant)
             return execute.finish(self._bench(), number)
 

@@ -16,6 +16,8 @@ from shardgraph.service.inputs import Eye
 from shardgraph.service.limits import BodyLimit, Journal
 from shardgraph.service.metrics import Metrics
 from shardgraph.service.office import Office
+from shardgraph.service.pages.headers import Headers
+from shardgraph.service.pages.opening import open_pages
 from shardgraph.service.problems import install
 
 ABOUT = """Forget requests, predictions and proofs of one workspace.
@@ -24,8 +26,11 @@ From the moment a request is accepted no prediction is made with anything that s
 an opaque state id, and the ledger says what was served under it."""
 
 
-def create_app(root: Path, worker: Hands) -> FastAPI:
-    """The service of a workspace, which `worker` carries requests out for. The caller holds its serving lock."""
+def create_app(root: Path, worker: Hands, originals: Path | None = None) -> FastAPI:
+    """The service of a workspace, which `worker` carries requests out for. The caller holds its serving lock.
+
+    `originals` is a folder with the pictures or texts that samples were made of, for the pages to show.
+    """
     office = Office(root, wake=worker.call)
 
     @asynccontextmanager
@@ -46,7 +51,9 @@ def create_app(root: Path, worker: Hands) -> FastAPI:
     app.state.eye, app.state.ending = Eye(), threading.Event()
     for part in (asking, events, predicting, entitling, proving, running):
         app.include_router(part.router)
+    open_pages(app, originals)
     install(app)
     app.add_middleware(BodyLimit)
+    app.add_middleware(Headers)
     app.add_middleware(Journal, metrics=app.state.metrics)
     return app

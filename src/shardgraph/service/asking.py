@@ -31,12 +31,7 @@ REFUSED = documented(401, 403, 404, 422)
 @router.post("/preview", responses=documented(401, 403, 404, 409, 422))
 def preview(what: Selection, who: Asker, office: TheOffice) -> Preview:
     """What a forget would rebuild, and which twins would stay; changes nothing."""
-    request = _chosen(office, what, who)
-    orders, reader = office.reader.plan(request), office.reader
-    ids = {row.id for row in orders.rows}
-    others = sorted({twin.other for twin in reader.twins(ids)} - ids) if ids else []
-    figures = orders.to_json() | {"twins": own_only(reader, who, others)}
-    return Preview(**figures, seconds=expected_seconds(reader.catalogue))
+    return previewed(office, chosen(office, what, who), who)
 
 
 @router.post("", status_code=202, responses=documented(401, 403, 404, 409, 422, 503))
@@ -49,7 +44,7 @@ def submit(what: Ask, who: Asker, office: TheOffice, idempotency_key: Key = None
         if before[1] != body:
             raise HTTPException(409, "this Idempotency-Key came before, with another request")
         return Ticket.of(office.reader.request(before[0]))
-    request = _chosen(office, what, who, what.reason)
+    request = chosen(office, what, who, what.reason)
     return Ticket.of(office.submit(Submission(request, who.name, what.deadline, key, body)))
 
 
@@ -93,7 +88,7 @@ def retry(number: Number, who: Operator, office: TheOffice) -> Ticket:
 @router.get("/{number}/certificate", responses=documented(401, 403, 404, 409, 422))
 def certificate(number: Number, who: Reader, office: TheOffice) -> dict[str, Any]:
     """The signed certificate, as `shardgraph verify-certificate` reads it."""
-    found = office.reader.certificate(_certified(office, number, who))
+    found = office.reader.certificate(certified(office, number, who))
     name = f'attachment; filename="certificate-{found.number:06d}.json"'
     return JSONResponse(found.to_json(), headers={"Content-Disposition": name})  # type: ignore[return-value]
 
@@ -101,11 +96,20 @@ def certificate(number: Number, who: Reader, office: TheOffice) -> dict[str, Any
 @router.post("/{number}/nonces", responses=documented(401, 403, 404, 409, 422))
 def nonces(number: Number, what: Opening, who: Asker, office: TheOffice) -> Nonces:
     """The nonces that open samples' entries in the request's certificate, for the one who asked."""
-    found = office.reader.certificate(_certified(office, number, who))
+    found = office.reader.certificate(certified(office, number, who))
     given = office.reader.nonces(found.number, what.samples)
     if strange := [name for name, nonce in given.items() if not opens(found, name, nonce)]:
         raise UnknownSample(f"certificate {found.number} does not speak of {strange[0]!r}", strange)
     return Nonces(certificate=found.number, nonces=given)
+
+
+def previewed(office: Office, request: ForgetRequest, who: Caller, *, twins: bool = True) -> Preview:
+    """The figures of a request that this caller may make, and the twins that it may know of: finding them reads all."""
+    orders, reader = office.reader.plan(request), office.reader
+    ids = {row.id for row in orders.rows} if twins else set()
+    others = sorted({twin.other for twin in reader.twins(ids)} - ids) if ids else []
+    figures = orders.to_json() | {"twins": own_only(reader, who, others)}
+    return Preview(**figures, seconds=expected_seconds(reader.catalogue))
 
 
 def entry_for(office: Office, number: int, who: Caller) -> Entry:
@@ -117,14 +121,15 @@ def entry_for(office: Office, number: int, who: Caller) -> Entry:
     return queue.find(catalogue, number)
 
 
-def _certified(office: Office, number: int, who: Caller) -> int:
+def certified(office: Office, number: int, who: Caller) -> int:
+    """The number of the certificate of an entry that this caller may see; an error until it is done."""
     entry = entry_for(office, number, who)
     if entry.certificate is None or entry.state != queue.DONE:
         raise HTTPException(409, f"request {number} is {entry.state}; its certificate comes when it is done")
     return entry.certificate
 
 
-def _chosen(office: Office, what: Selection, who: Caller, reason: str = "") -> ForgetRequest:
+def chosen(office: Office, what: Selection, who: Caller, reason: str = "") -> ForgetRequest:
     """The request that the selection makes, with twins where they were asked for; an owner's names its own alone."""
     request = what.to_request(reason)
     check_owned(office.reader, who, request)

@@ -34,7 +34,12 @@ async def events(
 ) -> StreamingResponse:
     """The states of a request as they are entered; the stream ends with the last one."""
     await to_thread.run_sync(entry_for, office, number, who)
-    seen = int(last_event_id) if last_event_id and last_event_id.isdecimal() and last_event_id.isascii() else 0
+    return stream(request, office, number, last_event_id)
+
+
+def stream(request: Request, office: Office, number: int, last: str | None) -> StreamingResponse:
+    """The states of an entry, after the last event that was seen."""
+    seen = int(last) if last and last.isdecimal() and last.isascii() else 0
     return StreamingResponse(_states(request, office, number, seen), media_type="text/event-stream")
 
 

@@ -4,8 +4,8 @@ A request is accepted in four steps: its entry and what it withholds are committ
 assembled; it is swapped in, and predictions that began with the old one end; the entry becomes instant. Whoever waits
 for the second step while another is at it finds that its own entry was taken along: many requests cost one swap.
 
-Lock order: the desk's mutex or the model's, never one within the other, then the catalogue's transactions. The
-workspace's write lock is the worker's alone.
+Lock order: the desk's mutex, the model's or the counter's, never one within another, then the workspace's write lock,
+which only the worker and the counter take, then the catalogue's transactions.
 """
 
 import threading
@@ -33,14 +33,29 @@ class Office:
         self.rights = Workspace(root)  # consumers' models, behind a mutex of their own
         self.served = Served()
         self.wake = wake
+        self._counter = Workspace(root)  # looks that take several statements, behind the last one
         self._entering, self._swapping, self._entitling = threading.Lock(), threading.RLock(), threading.Lock()
+        self._counting = threading.Lock()
 
     def close(self) -> None:
         """Stop serving, and close the workspace."""
-        with self._entering, self._swapping:
+        with self._entering, self._swapping, self._counting:
             self.served.replace(None)
-            for workspace in (self.desk, self.workspace, self.reader, self.rights):
+            for workspace in (self.desk, self.workspace, self.reader, self.rights, self._counter):
                 workspace.close()
+
+    @contextmanager
+    def counter(self) -> Iterator[Workspace]:
+        """A workspace that nobody else uses meanwhile, for what is more than single statements.
+
+        Its models leave the memory with the visitor: nobody would tell them that something was forgotten.
+        """
+        with self._counting:
+            self._counter.config = Config.load(self._counter.root)
+            try:
+                yield self._counter
+            finally:
+                self._counter.drop_models()
 
     def submit(self, what: Submission) -> Entry:
         """Accept a request: when this returns, nothing that saw what it names is served."""

@@ -1,5 +1,6 @@
 """Serving a workspace: who may listen where, one process at a time, a clean end."""
 
+import gc
 import ipaddress
 import signal
 import socket
@@ -28,6 +29,7 @@ def serve(
     workers: int | None = None,
     device: str | None = None,
     record: Path | None = None,
+    originals: Path | None = None,
 ) -> None:
     """Serve until told to end. Another address than loopback needs tokens, for those without one can do everything."""
     with Workspace(root, device=device) as workspace:
@@ -41,9 +43,10 @@ def serve(
                 log("restored workspace", samples=replayed.samples)
             sys.setswitchinterval(0.0005)  # the event loop should not wait long for a thread that computes
             torch.set_num_threads(1)  # a prediction is small, and the other cores have work
-            app = create_app(root, Worker(root, grace=grace, workers=workers, device=device))
+            app = create_app(root, Worker(root, grace=grace, workers=workers, device=device), originals)
             address, found = listener.getsockname()[:2]
             log("listening", address=address, port=found)
+            gc.freeze()  # what was imported stays: looking through it again and again would hold calls up
             config = uvicorn.Config(
                 app,
                 log_config=None,

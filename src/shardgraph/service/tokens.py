@@ -72,6 +72,19 @@ def caller_of(catalogue: Catalogue, token: str) -> Caller | None:
     return Caller(row[0], row[1], tuple(json.loads(row[2]))) if row and right and kind == "sg" else None
 
 
+def hash_of(catalogue: Catalogue, name: str) -> str:
+    """The hash that is kept of a token; "" if there is no such token."""
+    row = catalogue.one("SELECT hash FROM tokens WHERE name = ?", name)
+    return row[0] if row else ""
+
+
+def caller_named(catalogue: Catalogue, name: str, hash: str) -> Caller | None:
+    """Whose token this name and hash belong to; None once it was revoked, also if another was made under that name."""
+    row = catalogue.one("SELECT role, sources, hash FROM tokens WHERE name = ?", name)
+    same = row is not None and hmac.compare_digest(row[2], hash)
+    return Caller(name, row[0], tuple(json.loads(row[1]))) if row and same else None
+
+
 def any_token(catalogue: Catalogue) -> bool:
     """Whether this workspace has tokens at all."""
     return catalogue.one("SELECT 1 FROM tokens LIMIT 1") is not None

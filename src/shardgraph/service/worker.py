@@ -13,7 +13,9 @@ import sys
 import threading
 from pathlib import Path
 
-from shardgraph.errors import WorkspaceBusy
+from shardgraph.errors import ShardgraphError, WorkspaceBusy
+from shardgraph.forget.history import measure
+from shardgraph.forget.serving import served_key
 from shardgraph.forget.workspace import Workspace
 from shardgraph.service.logs import log, place_of
 
@@ -42,9 +44,30 @@ class Ears:
         self.called.clear()
 
 
+class Gauge:
+    """Measures every model once, while there is nothing else to do; the ledger keeps what it found."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace, self._tried = workspace, ""
+
+    def look(self) -> None:
+        """Measure the model, if it is another than the last time; one that cannot be measured is not tried again."""
+        workspace = self._workspace
+        model, withheld = served_key(workspace.store)
+        if not model or withheld or model == self._tried or not workspace.catalogue.count("unit LIKE 'test:%'"):
+            return
+        self._tried = model
+        try:
+            measure(workspace.catalogue, workspace.secrets, model, workspace.evaluate)
+        except ShardgraphError as error:
+            log("not measured", kind=type(error).__name__, where=place_of(error))
+        finally:
+            workspace.drop_models()
+
+
 def work(workspace: Workspace, ears: Ears, grace: float) -> None:
     """Carry out batch after batch until told to stop."""
-    pause = TROUBLE[0]
+    pause, gauge = TROUBLE[0], Gauge(workspace)
     while not ears.stopping.is_set():
         try:
             done = workspace.carry_out(grace)
@@ -52,6 +75,7 @@ def work(workspace: Workspace, ears: Ears, grace: float) -> None:
             if done:
                 log("batch", requests=len(done))
             else:
+                gauge.look()
                 ears.wait(IDLE)
         except WorkspaceBusy:
             ears.stopping.wait(BUSY)

@@ -1,0 +1,105 @@
+// What the pages do beyond HTML: times in the reader's zone, buttons that say they work, a request watched as it goes.
+"use strict";
+
+const clock = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
+const stopwatch = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
+
+function localTimes(root) {
+  for (const time of root.querySelectorAll("time[datetime]")) {
+    const when = new Date(time.dateTime);
+    if (!Number.isNaN(when.getTime())) {
+      time.textContent = (time.closest(".states") ? stopwatch : clock).format(when);
+      time.title = time.dateTime;
+    }
+  }
+}
+
+function busyButtons() {
+  document.addEventListener("submit", (event) => {
+    const button = event.submitter;
+    if (!button || event.target.method !== "post") return;
+    if (event.target.dataset.sent) { event.preventDefault(); return; } // one click is enough
+    event.target.dataset.sent = "yes";
+    button.setAttribute("aria-busy", "true");
+    if (button.dataset.busy) button.textContent = button.dataset.busy;
+  });
+  window.addEventListener("pageshow", () => {
+    for (const form of document.querySelectorAll("form[data-sent]")) delete form.dataset.sent;
+    for (const button of document.querySelectorAll("button[aria-busy]")) button.removeAttribute("aria-busy");
+  });
+}
+
+function watch(list) {
+  const now = document.getElementById("now");
+  const stream = new EventSource(list.dataset.events);
+  const enter = (event) => {
+    const told = JSON.parse(event.data);
+    for (const item of list.children) {
+      if (item.classList.contains("now")) item.classList.replace("now", "past");
+    }
+    let item = list.querySelector(`[data-name="${told.state}"]`);
+    if (!item) {
+      item = document.createElement("li");
+      item.dataset.name = told.state;
+      const name = document.createElement("span");
+      name.className = "name";
+      name.textContent = told.state;
+      const at = document.createElement("span");
+      at.className = "at";
+      item.append(name, at);
+      list.append(item);
+    }
+    item.className = told.state === "failed" || told.state === "cancelled" ? `now ${told.state}` : "now";
+    const time = document.createElement("time");
+    time.dateTime = told.time;
+    item.querySelector(".at").replaceChildren(time);
+    localTimes(item);
+    const word = document.createElement("strong");
+    word.dataset.state = told.state;
+    word.textContent = told.state;
+    now.replaceChildren("It is ", word, told.failure ? `: ${told.failure}` : ".");
+    if (!["received", "instant"].includes(told.state)) document.querySelector("[data-early]")?.remove();
+    if (["done", "failed", "cancelled"].includes(told.state)) {
+      stream.close();
+      delete list.dataset.events;
+      if (told.certificate) document.getElementById("proof").hidden = false;
+      if (told.state === "failed") location.reload(); // what can be done about it is for the server to say
+    }
+  };
+  for (const state of ["received", "instant", "erasing", "retraining", "verified", "done", "failed", "cancelled"]) {
+    stream.addEventListener(state, enter);
+  }
+  stream.onerror = () => {
+    if (stream.readyState === EventSource.CLOSED && list.dataset.events) {
+      now.textContent = "The connection was lost. Load the page again to see how far it is.";
+    }
+  };
+}
+
+// A part that takes longer is asked for when the page is there: its form is sent, and the same part of the answer put
+// in its place. Without a script it is a button.
+async function fetchRest(part) {
+  const form = part.querySelector("form"), button = form.querySelector("button");
+  button.setAttribute("aria-busy", "true");
+  button.textContent = button.dataset.busy;
+  const sent = new URLSearchParams(new FormData(form));
+  try {
+    const answer = form.method === "post"
+      ? await fetch(form.action, { method: "POST", body: sent })
+      : await fetch(`${form.action}?${sent}`);
+    if (!answer.ok) throw new Error(String(answer.status));
+    const found = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById(part.id);
+    localTimes(found);
+    part.replaceChildren(...found.childNodes);
+    part.removeAttribute("data-rest");
+  } catch {
+    button.removeAttribute("aria-busy");
+    button.textContent = "That failed. Try again";
+  }
+}
+
+localTimes(document);
+busyButtons();
+for (const part of document.querySelectorAll("[data-rest]")) fetchRest(part);
+for (const list of document.querySelectorAll("ol[data-events]")) watch(list);
+document.getElementById("verdict")?.focus({ preventScroll: false });

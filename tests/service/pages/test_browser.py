@@ -1,0 +1,246 @@
+"""The pages in Chromium, as people use them: an erasure from search to proof, rights, barred doors, accessibility."""
+
+import json
+import shutil
+
+import pytest
+from playwright.sync_api import expect
+
+from shardgraph.forget.queue import Submission
+from shardgraph.forget.request import ForgetRequest
+from shardgraph.forget.workspace import Workspace
+from shardgraph.service.tokens import ROLES, create_token
+from tests.service.conftest import BY_SOURCE, ROWS
+from tests.service.pages.browser import DESKTOP, PHONE, chromium, violations
+from tests.service.processes import Process
+
+pytestmark = pytest.mark.slow
+ANN, BOB = BY_SOURCE["ann"], BY_SOURCE["bob"]
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def served(_trained, tmp_path_factory):
+    """`shardgraph serve` as people run it, with a token of every role; the owner's source is ann."""
+    root = shutil.copytree(_trained, tmp_path_factory.mktemp("pages") / "ws")
+    with Workspace(root) as workspace:
+        tokens = {
+            role: create_token(workspace.catalogue, f"the-{role}", role, ("ann",) if role == "owner" else ())
+            for role in ROLES
+        }
+        workspace.grant("the-consumer", sources=["web"])
+        workspace.submit(Submission(ForgetRequest(samples=(BOB[2].id,))))
+    with Process(root) as process:
+        process.until_ready()
+        with Workspace(root) as workspace:
+            workspace.wait_for(1)
+        yield process, tokens
+
+
+@pytest.fixture
+def entered(served, browser):
+    """Logs a role in, in a context of its own; what the console says against the page fails the test."""
+    process, tokens = served
+    complaints, contexts = [], []
+
+    def enter(role, viewport=DESKTOP, **options):
+        context = browser.new_context(viewport=viewport, base_url=f"http://127.0.0.1:{process.port}", **options)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("console", lambda line: complaints.append(line.text) if line.type == "error" else None)
+        page.goto("/")
+        page.get_by_label("Token").fill(tokens[role])
+        page.get_by_role("button", name="Log in").click()
+        expect(page.get_by_role("button", name="Log out")).to_be_visible()
+        return page
+
+    yield enter
+    for context in contexts:
+        context.close()
+    assert [one for one in complaints if "status of 40" not in one and "status of 422" not in one] == []
+
+
+def forget(page, kind, name):
+    """From the search to the request's page."""
+    page.get_by_role("link", name="Forget", exact=True).click()
+    page.get_by_label(kind, exact=True).check()
+    page.get_by_label("whose name begins with").fill(name[:-1])
+    page.get_by_role("button", name="Find").click()
+    page.get_by_role("button", name=f"Preview forgetting {name}").click()
+    expect(page.get_by_text("Nothing has changed yet")).to_be_visible()
+    page.get_by_label("I am sure").check()
+    page.get_by_role("button", name="Forget ").click()
+    expect(page.get_by_role("heading", name="How far it is")).to_be_visible()
+
+
+def test_an_erasure_from_search_to_proof_and_a_forged_proof_is_refused(entered, tmp_path):
+    page = entered("operator")
+    forget(page, "sample", ANN[0].id)
+    expect(page.locator("#now [data-state=done]")).to_be_visible(timeout=60_000)  # no reload: the states come live
+    passed = page.locator(".states li.past, .states li.now")
+    assert [one.get_attribute("data-name") for one in passed.all()] == [
+        "received",
+        "instant",
+        "erasing",
+        "retraining",
+        "verified",
+        "done",
+    ]
+    page.get_by_role("link", name="See the proof").click()
+    expect(page.get_by_role("heading", name="What it does not prove")).to_be_visible()
+    page.get_by_role("button", name="Verify", exact=True).click()
+    expect(page.get_by_text("Genuine.")).to_be_visible()
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Download").click()
+    good, forged = tmp_path / "good.json", tmp_path / "forged.json"
+    download.value.save_as(good)
+    told = json.loads(good.read_text())
+    forged.write_text(json.dumps(told | {"model_digest": "0" * len(told["model_digest"])}))
+    page.get_by_role("link", name="Proof", exact=True).click()
+    for file, verdict in ((good, "Genuine."), (forged, "Refused.")):
+        page.get_by_label("The file").set_input_files(file)
+        page.get_by_role("button", name="Check it").click()
+        expect(page.get_by_text(verdict)).to_be_visible()
+
+
+def test_a_right_is_revoked_and_the_prediction_changes(entered):
+    page = entered("operator")
+    page.get_by_role("link", name="Rights").click()
+    page.get_by_label("Consumer", exact=True).fill("acme")
+    page.get_by_label("bob", exact=True).check()
+    page.get_by_label("web", exact=True).check()
+    page.get_by_role("button", name="Grant").click()
+    expect(page.get_by_role("heading", name="Right of acme")).to_be_visible()
+
+    def ask():
+        page.get_by_label("A held-out sample").select_option(ROWS[24].id)
+        page.get_by_role("button", name="Ask").click()
+        return [one.inner_text() for one in page.locator("#answer td[data-side=right]").all()]
+
+    before = ask()
+    page.get_by_label("web", exact=True).first.check()
+    page.get_by_role("button", name="Revoke what is ticked").click()
+    expect(page.locator("fieldset").first).not_to_contain_text("web")
+    after = ask()
+    assert before and after and before != after
+
+
+def test_an_owner_sees_her_own_and_is_barred_from_the_rest(entered):
+    operator, owner = entered("operator"), entered("owner")
+    forget(operator, "sample", BOB[0].id)
+    place = operator.url
+    names = [one.inner_text() for one in owner.get_by_role("navigation").get_by_role("link").all()]
+    assert names == ["Overview", "Forget", "Requests", "Proof"]
+    for path in (place, place.replace("requests", "proof")):
+        owner.goto(path)
+        expect(owner.get_by_role("heading", name="Not here")).to_be_visible()
+    owner.goto("/pages/graph")
+    expect(owner.get_by_role("heading", name="Not for you")).to_be_visible()
+    owner.get_by_role("link", name="Forget", exact=True).click()
+    owner.get_by_label("whose name begins with").fill(BOB[1].id)
+    owner.get_by_role("button", name="Find").click()
+    expect(owner.get_by_text("No sample of your sources begins so")).to_be_visible()
+    forget(owner, "sample", ANN[1].id)
+    expect(owner.locator("#now [data-state=done]")).to_be_visible(timeout=60_000)
+
+
+def test_a_shard_is_chosen_by_pointer_and_by_keyboard(entered):
+    page = entered("auditor")
+    page.get_by_role("link", name="Graph", exact=True).click()
+    expect(page.locator("#graph[data-nodes]")).to_be_visible()
+    assert int(page.locator("#graph").get_attribute("data-nodes")) >= 3
+    page.get_by_role("link", name="bob").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("#panel")).to_contain_text("Shard bob")
+    expect(page.locator("#panel")).to_contain_text("samples to read again")
+    canvas = page.locator("#graph")
+    place = canvas.evaluate("(box) => box._cyreg.cy.nodes('[shard = \"web\"]').renderedPosition()")
+    canvas.click(position=place)
+    expect(page.locator("#panel")).to_contain_text("Shard web")
+    expect(page.locator("#panel")).to_contain_text("Who learns from it")
+
+
+def test_hundreds_of_shards_stay_fluid_and_groups_fold(entered):
+    page = entered("auditor")
+    groups = [
+        {"name": f"g{i:03d}", "shards": [[f"g{i:03d}-{j}", 10 + j, "", "serving"] for j in range(4)]}
+        for i in range(200)
+    ]
+    many = {"groups": groups, "edges": [[f"g{i:03d}", "g000", False] for i in range(1, 200)]}
+    page.route("**/pages/graph.json", lambda route: route.fulfill(json=many))
+    page.goto("/pages/graph")
+    expect(page.locator("#graph")).to_have_attribute("data-nodes", "200")  # so many begin folded
+    page.get_by_role("button", name="Unfold groups").click()
+    expect(page.locator("#graph")).to_have_attribute("data-nodes", "1000")
+    page.locator("#graph").scroll_into_view_if_needed()
+    box = page.locator("#graph").bounding_box()
+    before = page.evaluate("() => document.getElementById('graph')._cyreg.cy.pan().x")
+    page.mouse.move(box["x"] + 8, box["y"] + 8)
+    page.mouse.down()
+    page.evaluate(
+        """() => {
+            window.frames_ = [];
+            let last = performance.now();
+            const step = (now) => { window.frames_.push(now - last); last = now; requestAnimationFrame(step); };
+            requestAnimationFrame(step);
+        }"""
+    )
+    for i in range(40):
+        page.mouse.move(box["x"] + 8 + 5 * i, box["y"] + 8 + 3 * i)
+    frames = sorted(page.evaluate("() => window.frames_"))
+    page.mouse.up()
+    assert page.evaluate("() => document.getElementById('graph')._cyreg.cy.pan().x") > before + 100
+    assert len(frames) > 5 and frames[len(frames) // 2] < 100, frames  # ten a second, drawn by one busy core
+    page.get_by_role("button", name="Fold groups", exact=True).click()
+    expect(page.locator("#graph")).to_have_attribute("data-nodes", "200")
+
+
+def test_times_are_in_the_readers_zone(entered):
+    page = entered("auditor", timezone_id="Asia/Tokyo", locale="en-GB")
+    page.goto("/pages/requests")
+    shown = page.locator("td time").first
+    zoned = shown.evaluate(
+        "(time) => new Date(time.dateTime).toLocaleTimeString('en-GB', {hour: '2-digit', minute: '2-digit'})"
+    )
+    expect(shown).to_contain_text(zoned)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("viewport", [DESKTOP, PHONE], ids=["desktop", "phone"])
+def test_no_page_has_a_serious_accessibility_violation_or_scrolls_sideways(entered, scheme, viewport):
+    page = entered("operator", viewport, color_scheme=scheme)
+    wrong = []
+
+    def look():
+        page.wait_for_load_state("networkidle")
+        wrong.extend(f"{page.url}: {one}" for one in violations(page))
+        if page.evaluate("() => document.documentElement.scrollWidth > innerWidth"):
+            wrong.append(f"{page.url} is wider than the window")
+
+    for path in ("", "/graph?shard=ann", "/forget", "/requests", "/requests/1", "/proof", "/proof/1", "/rights", "/no"):
+        page.goto(f"/pages{path}")
+        look()
+    page.goto("/pages/rights/of?consumer=the-consumer")
+    look()
+    page.get_by_role("button", name="Ask").click()
+    look()
+    page.get_by_role("button", name="Measure now").click()
+    look()
+    page.goto("/pages/forget")
+    page.get_by_label("whose name begins with").fill("sample")
+    page.get_by_role("button", name="Find").click()
+    look()
+    page.get_by_role("button", name="Preview").first.click()
+    look()
+    page.goto("/pages/proof/1")
+    page.get_by_role("button", name="Verify", exact=True).click()
+    look()
+    page.get_by_role("button", name="Log out").click()
+    look()
+    assert wrong == []
