@@ -15,6 +15,7 @@ from shardgraph.forget.certificate import Certificate, certificate_path, check_c
 from shardgraph.forget.charges import GONE, Book
 from shardgraph.forget.classifier import SafeClassifier
 from shardgraph.forget.manifest import group_path
+from shardgraph.forget.queue import Submission
 from shardgraph.forget.request import ForgetRequest
 from shardgraph.forget.workspace import Workspace
 from shardgraph.graph import Bilevel, BySource, OwnGraph, ShardGraph
@@ -146,6 +147,17 @@ def test_an_instant_forget_withdraws_what_would_overflow(create):
     repaired = workspace.repair()
     assert repaired.missing == 0 and repaired.privacy["alpha"] <= 3.0
     assert workspace.verify(full=True).ok
+
+
+def test_requests_that_wait_together_withhold_what_their_sum_would_overflow(create):
+    workspace = made(create, terms=replace(TERMS, budget=Budget(3.0, 1.0)))
+    whole = len(workspace.model().average)
+    first = workspace.submit(Submission(of("ann"))).number
+    own = whole - len(workspace.model().average)  # the adapters of ann, which used it directly
+    workspace.submit(Submission(of("ann", skip=1)))
+    assert 0 < own < whole - len(workspace.model().average), "others have no budget for both"
+    workspace.cancel(first)
+    assert len(workspace.model().average) == whole - own, "for one of them they have"
 
 
 def test_a_neighbours_change_does_not_rebuild_who_uses_it_privately(create):
