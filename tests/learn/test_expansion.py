@@ -29,7 +29,7 @@ def naive(sample, width):
 
 def test_sums_equal_integer_arithmetic_token_by_token():
     whole = samples()
-    found = expand(whole, 24)
+    found = expand(whole, 4)
     for i in range(len(whole)):
         assert (found[i] == naive(whole.take([i]), 24)).all()
 
@@ -37,15 +37,15 @@ def test_sums_equal_integer_arithmetic_token_by_token():
 @given(rows=st.lists(st.integers(0, 29), min_size=1, max_size=60))
 def test_a_row_does_not_depend_on_its_company(rows):
     whole = samples()
-    assert np.array_equal(expand(whole.take(rows), 12), expand(whole, 12)[rows])
+    assert np.array_equal(expand(whole.take(rows), 2), expand(whole, 2)[rows])
 
 
 @pytest.mark.parametrize("tokens", [1, 2, 7, 1000])
 def test_where_a_block_ends_changes_nothing(tokens, monkeypatch):
     whole = samples()
-    expected = expand(whole, 12)
+    expected = expand(whole, 2)
     monkeypatch.setattr(expansion, "TOKENS", tokens)
-    assert np.array_equal(expand(whole, 12), expected)
+    assert np.array_equal(expand(whole, 2), expected)
 
 
 def test_threads_and_float64_give_the_same_integers():
@@ -59,7 +59,13 @@ def test_threads_and_float64_give_the_same_integers():
 
 
 def test_no_sample_has_no_features():
-    assert expand(samples().take([]), 12).shape == (0, 12)
+    assert expand(samples().take([]), 2).shape == (0, 12)
+
+
+def test_wide_tokens_have_no_more_features_than_the_limit(monkeypatch):
+    monkeypatch.setattr(expansion, "MOST", 9)
+    assert expand(samples(), 1).shape == (30, 6)
+    assert expand(samples(), 2).shape == (30, 9)
 
 
 def test_both_parts_of_a_description_weigh_the_same():

@@ -1,8 +1,8 @@
 """Second-order prototypes: a linear discriminant from the integer sums, solved from scratch at every build.
 
     mu_k = class means    Sigma = shared within-class covariance, shrunk: (1 - s) Sigma + s tr(Sigma) / F I
-    s = x / (1 + x), x = max(2 (F / (n - K))^3, (16 K / n)^2), unless the recipe has a constant: few samples tell
-    little of a covariance's F dimensions, or of K means
+    s = x / (1 + x), x = max(min(3 (F / (n - K))^8, 0.3), (14 K / n)^6), unless the recipe has a constant: few
+    samples tell little of a covariance's F dimensions, or of K means
     score_k(x) = x' Sigma^-1 mu_k - 1/2 mu_k' Sigma^-1 mu_k
 
 To forget, integers are subtracted and this is solved again: nothing is downdated, so nothing is remembered.
@@ -54,5 +54,5 @@ def _shrinkage(width: int, counts: np.ndarray) -> float:
     """How far towards a sphere, from the retained samples alone; the rule was chosen on held-out training data."""
     dimensions = width / max(counts.sum() - len(counts), 1.0)
     means = len(counts) / counts.sum()
-    x = max(2 * dimensions**3, (16 * means) ** 2, 1e-3)
+    x = max(min(3 * dimensions**8, 0.3), (14 * means) ** 6, 1e-4)
     return x / (1 + x)

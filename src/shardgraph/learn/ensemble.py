@@ -4,7 +4,7 @@
     SAFE(z) = (1 - lambda) M(z) + lambda Proto(z),  lambda = exp(-m / 100)    (paper, section 6)
 
 m is the mean number of samples that an adapter was trained on. With second-order prototypes both parts are
-standardised per sample first, and lambda = 0.6 + 0.35 exp(-p / 100), p the number of samples an adapter, unless the
+standardised per sample first, and lambda = 0.7 + 0.3 exp(-p / 100), p the number of samples an adapter, unless the
 recipe has a constant. A class without a sample left is not predicted; one without an adapter (its groups hold nothing
 to compare it with) is left to the prototypes.
 """
@@ -38,7 +38,7 @@ def mixing_weight(groups: Sequence[tuple[int, int]], recipe: Recipe) -> float:
     adapters = sum(count for _, count in groups)
     if recipe.second_order:
         each = sum(samples for samples, _ in groups) / max(adapters, 1)
-        return 0.6 + 0.35 * math.exp(-each / 100) if recipe.mixing is None else recipe.mixing
+        return 0.7 + 0.3 * math.exp(-each / 100) if recipe.mixing is None else recipe.mixing
     return math.exp(-sum(samples * count for samples, count in groups) / adapters / 100) if adapters else 1.0
 
 

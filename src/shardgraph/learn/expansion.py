@@ -18,13 +18,19 @@ from shardgraph.digest import generator
 
 STEPS = 2**8  # per unit of a normalised token
 TOKENS = 2**14  # rows of one product; bounds memory, changes no bit
+MOST = 3072  # features, however wide the tokens are: their products are kept, and solved for at every build
 
 
-def expand(samples: Samples, width: int) -> np.ndarray:
-    """The sums over each sample's tokens [n, width] int64."""
-    signs = _signs(samples.tokens.shape[1], width)
+def width(dim: int, expansion: int) -> int:
+    """How many features tokens of `dim` dimensions get: `expansion` a dimension, and at most MOST."""
+    return min(expansion * dim, MOST)
+
+
+def expand(samples: Samples, expansion: int) -> np.ndarray:
+    """The sums over each sample's tokens [n, W] int64, W as `width` says."""
+    signs = _signs(dim := samples.tokens.shape[1], width(dim, expansion))
     parts = [_summed(samples, rows, signs) for rows in _blocks(samples.offsets)]
-    return np.concatenate(parts) if parts else np.zeros((0, width), np.int64)
+    return np.concatenate(parts) if parts else np.zeros((0, signs.shape[1]), np.int64)
 
 
 def _summed(samples: Samples, rows: range, signs: Tensor) -> np.ndarray:

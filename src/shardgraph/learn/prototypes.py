@@ -33,10 +33,10 @@ def quantise(features: np.ndarray) -> np.ndarray:
 
 
 def describe(samples: Samples, expansion: int) -> np.ndarray:
-    """Samples as integers [n, F + expansion * D], or [n, F] without an expansion; each row depends on itself alone."""
+    """Samples as integers [n, F + W], or [n, F] without an expansion; each row depends on itself alone."""
     if not expansion:
         return quantise(samples.features)
-    parts = (samples.features, expand(samples, expansion * samples.tokens.shape[1]))
+    parts = (samples.features, expand(samples, expansion))
     return quantise(np.concatenate([quantise(part) for part in parts], axis=1))
 
 
@@ -48,7 +48,7 @@ class Prototypes:
     counts  [K] int64       how many there are
     outer   [F (F + 1) / 2] int64    the sum of their outer products over all classes, its upper triangle row by row;
                                      None where only first order is kept
-    expansion               random features a token dimension, see `describe`
+    expansion               random features a token dimension, see `expand`
     """
 
     classes: tuple[str, ...] = ()

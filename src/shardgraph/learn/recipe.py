@@ -18,7 +18,8 @@ class Recipe:
     loss          "ce": cross-entropy inside a group; "bce": one binary problem per adapter
     prototypes    whether class prototypes are mixed in at inference
     method        "second": second-order prototypes, mixed by constants; "safe": the paper's, mixed by lambda(m)
-    expansion     random features of the tokens that second-order prototypes use, a token dimension; 0 for none
+    expansion     random features of the tokens that second-order prototypes use, a token dimension, 3072 at most in
+                  all; 0 for none
     shrinkage     of the second-order covariance, between 0 and 1; None: from the number of retained samples
     mixing        the weight of second-order prototypes against the adapters, both standardised per sample;
                   None: from the retained samples an adapter
@@ -35,7 +36,7 @@ class Recipe:
     weight_decay: float = 1e-4
     prototypes: bool = True
     method: Literal["second", "safe"] = "second"
-    expansion: int = 4
+    expansion: int = 16
     shrinkage: float | None = None
     mixing: float | None = None
 
