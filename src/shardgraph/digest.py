@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 Part = bytes | bytearray | str | int
+_RAW = (bytes, bytearray)
 
 
 def canonical_json(value: Any) -> bytes:
@@ -48,7 +49,7 @@ def merkle_root(leaves: Sequence[str]) -> str:
 def _sha256(parts: Iterable[Part]) -> "hashlib._Hash":
     h = hashlib.sha256()
     for part in parts:
-        raw = part if isinstance(part, bytes | bytearray) else str(part).encode()
+        raw = part if isinstance(part, _RAW) else str(part).encode()
         h.update(len(raw).to_bytes(8, "big"))
         h.update(raw)
     return h

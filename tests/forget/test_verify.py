@@ -9,7 +9,6 @@ import pytest
 from shardgraph.data import shardfile
 from shardgraph.data.samples import concatenate
 from shardgraph.digest import digest
-from shardgraph.forget.execute import log
 from shardgraph.forget.manifest import Manifest, group_path
 from shardgraph.forget.request import ForgetRequest
 from shardgraph.graph import BySource
@@ -123,7 +122,7 @@ def serve_instead(workspace, name, raw):
 
 def tell_the_ledger(workspace, found):
     """What only the holder of the workspace's secret can do."""
-    log(workspace._bench(), "trained", {"model": workspace.secrets.mark(found)})
+    workspace._bench().log("trained", {"model": workspace.secrets.mark(found)})
 
 
 def test_a_swapped_group_is_found_by_the_ledger_and_by_rebuilding(workspace):

@@ -76,8 +76,9 @@ def test_both_parts_of_a_description_weigh_the_same():
     assert np.allclose(*halves, rtol=1e-3)  # each is rounded
 
 
-def test_subtracting_gives_the_bytes_of_never_having_added():
+@pytest.mark.parametrize("gone", [(4,), (4, 9), (1, 4, 9), tuple(range(25))], ids=len)
+def test_subtracting_gives_the_bytes_of_never_having_added(gone):
     whole = samples()
-    left = total([whole], second_order=True, expansion=3).minus(whole.take([4, 9]))
-    kept = [i for i in range(30) if i not in (4, 9)]
+    left = total([whole], second_order=True, expansion=3).minus(whole.take(gone))
+    kept = [i for i in range(30) if i not in gone]
     assert left.to_bytes() == total([whole.take(kept)], second_order=True, expansion=3).to_bytes()

@@ -21,8 +21,8 @@ from shardgraph.data.readers.base import Reader
 from shardgraph.data.records import EMBEDDING, Record
 from shardgraph.data.samples import Samples
 from shardgraph.errors import BackboneError, InputError
+from shardgraph.forget.bench import Bench
 from shardgraph.forget.config import Config
-from shardgraph.forget.execute import Bench, log
 from shardgraph.forget.intake import admit_rows
 from shardgraph.learn.executors import best_device
 from shardgraph.learn.fingerprint import Numerics, fingerprint
@@ -74,7 +74,7 @@ def arriving(
     here = _done(bench, mark, reader, allow_return)
     total, done = len(reader), len(here)
     if not here:
-        log(bench, "arriving", {"input": mark})
+        bench.log("arriving", {"input": mark})
 
     def on_progress(more: int) -> None:
         nonlocal done
@@ -84,7 +84,7 @@ def arriving(
     left = (record for record in reader if record.id not in here)
     with closing(parts(left)) as embedded:
         yield from told(embedded, skip_bad=skip_bad, on_bad=on_bad, on_progress=on_progress)
-    log(bench, "arrived", {"input": mark})
+    bench.log("arrived", {"input": mark})
 
 
 def _embedder(

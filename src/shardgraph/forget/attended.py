@@ -132,8 +132,8 @@ class Attended(Site):
             batch = [number for number in next_batch(self.store, self.config, grace) if self._fits(number)]
             if batch:
                 self.drop_models()
-                request = execute.accept(self._bench(), self._orders(batch), False, batch)
-                execute.finish(self._bench(), request)
+                bench = self._bench()
+                execute.finish(bench, execute.accept(bench, self._orders(batch), False, batch))
             return batch
 
     def wait_for(self, number: int) -> Certificate:

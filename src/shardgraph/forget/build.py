@@ -6,6 +6,7 @@ privately the key holds nothing but a random number, new for every build: such a
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -98,15 +99,17 @@ def build(
     choose: Choose,
     progress: Progress = lambda what, done, of: None,
     announce: Announce = lambda model: None,
+    classes: tuple[str, ...] | None = None,
 ) -> Manifest:
     """Make the built state match the wanted one, and publish it. Can be repeated and interrupted.
 
     Groups that are to be replaced leave the manifest before their files do, so that it never names what is gone.
+    `classes` are those of the prototypes, where the caller has just written them.
     """
     wanted = wanted_groups(store, config, numerics)
     build_prototypes(store, config, progress)
     if not as_published(store, wanted):
-        publish(store, config, wanted, numerics, announce)
+        publish(store, config, wanted, numerics, announce, classes)
     drop_unwanted(store, wanted)
     missing = missing_groups(store, wanted)
     if begin_private(store, config, missing):
@@ -119,7 +122,7 @@ def build(
         for done, result in enumerate(results, start=1):
             _record(store, result, wanted[result.name], outputs[result.name])
             progress("training", done, len(tasks))
-    return publish(store, config, wanted, numerics, announce)
+    return publish(store, config, wanted, numerics, announce, classes)
 
 
 def as_published(store: Store, wanted: dict[str, Wanted]) -> bool:
@@ -209,8 +212,10 @@ def write_prototypes(store: Store, prototypes: Prototypes, key: str) -> None:
     raw = prototypes.to_bytes()
     with store.catalogue.transaction() as db:  # until the row follows the file, they are work to do
         db.execute("UPDATE built SET key = '' WHERE name = ?", (PROTOTYPES,))
-    write_file(store.root, prototypes_path(store.root), raw)
-    row = (PROTOTYPES, key, digest(raw), int(prototypes.counts.sum()), 0)
+    with ThreadPoolExecutor(1) as beside:  # hashing and writing take as long as each other
+        value = beside.submit(digest, raw)
+        write_file(store.root, prototypes_path(store.root), raw)
+    row = (PROTOTYPES, key, value.result(), int(prototypes.counts.sum()), 0)
     with store.catalogue.transaction() as db:
         db.execute("INSERT OR REPLACE INTO built VALUES (?, ?, ?, ?, ?)", row)
 

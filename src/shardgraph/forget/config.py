@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import asdict, dataclass, fields
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,7 @@ class Config:
         """Whether a first training has fixed topology, recipe and class list."""
         return self.topology is not None
 
-    @property
+    @cached_property
     def digest(self) -> str:
         return digest("config", canonical_json(self.to_json()))
 

@@ -67,7 +67,7 @@ class Consumers(Site):
                     db.execute("UPDATE consumers SET provision = 1 WHERE name = ?", (consumer,))
             bench = self._bench()
             trained = provision(self.store, self.config, bench.numerics, bench.choose, bench.progress, right)
-            execute.log(bench, "provisioned", {"consumer": self.secrets.mark("consumer", consumer), "groups": trained})
+            bench.log("provisioned", {"consumer": self.secrets.mark("consumer", consumer), "groups": trained})
             self.catalogue.scrub()
         return trained
 

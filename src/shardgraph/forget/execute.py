@@ -11,84 +11,26 @@ Every step looks at what is there and can be repeated, so recovery is just runni
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from datetime import UTC, datetime
 
-from shardgraph.data.samples import TRAIN
-from shardgraph.data.store import Store
 from shardgraph.digest import canonical_json
 from shardgraph.errors import DamagedFile, VerificationError, WorkspaceError
 from shardgraph.forget import queue, record
-from shardgraph.forget.build import (
-    PROTOTYPES,
-    SUBTRACTED,
-    Choose,
-    Progress,
-    build,
-    build_prototypes,
-    confirm_prototypes,
-    drop_unwanted,
-    graph_over,
-    prototypes_key,
-    publish,
-    wanted_groups,
-    write_prototypes,
-)
+from shardgraph.forget.bench import Bench
+from shardgraph.forget.build import PROTOTYPES, build_prototypes, confirm_prototypes, publish, wanted_groups
 from shardgraph.forget.certificate import Certificate, issue
 from shardgraph.forget.charges import Book
-from shardgraph.forget.config import Config
-from shardgraph.forget.manifest import Manifest, destroy_group, load_prototypes
+from shardgraph.forget.manifest import Manifest
 from shardgraph.forget.plan import ForgetPlan, emptied
-from shardgraph.forget.provision import destroy_strays, provision_all, that_saw
+from shardgraph.forget.provision import that_saw
 from shardgraph.forget.rights import forget_rights
-from shardgraph.forget.secrets import Secrets, entry
+from shardgraph.forget.secrets import entry
 from shardgraph.forget.sources import forget_terms
 from shardgraph.forget.statement import stated
-from shardgraph.graph import ShardGraph
-from shardgraph.learn.fingerprint import Numerics
-from shardgraph.learn.prototypes import Prototypes
+from shardgraph.forget.withdraw import erase, withdraw
 
-PUBLISHING = "publishing"  # the ledger's event for a model that the manifest is about to name
-MODEL = "json_extract(detail, '$.model')"
 UNDER_WAY = "('accepted', 'erasing', 'retraining')"
-
-
-@dataclass(frozen=True)
-class Bench:
-    """What carrying out a forget needs: the open workspace's parts, and how to run and report work."""
-
-    store: Store
-    config: Config
-    secrets: Secrets
-    numerics: Numerics
-    choose: Choose
-    progress: Progress
-    check: Callable[["Bench", Iterable[str]], str] = lambda bench, units: ""  # what is wrong, "" if nothing is
-    now: Callable[[], datetime] = lambda: datetime.now(UTC)
-
-    def build(self) -> Manifest:
-        """Build what is missing, and publish it; then what is missing under rights that are provisioned."""
-        manifest = build(self.store, self.config, self.numerics, self.choose, self.progress, self.announce)
-        provision_all(self.store, self.config, self.numerics, self.choose, self.progress)
-        return manifest
-
-    def announce(self, model: str) -> None:
-        """Tell the ledger which model is about to be published, so that a crash in between leaves no riddle."""
-        last = self.store.catalogue.one(f"SELECT {MODEL} FROM ledger WHERE {MODEL} IS NOT NULL ORDER BY number DESC")
-        if not last or last[0] != self.secrets.mark(model):
-            log(self, PUBLISHING, {"model": self.secrets.mark(model)})
-
-    def graph(self) -> ShardGraph:
-        """The shard graph as it is now."""
-        return graph_over(self.store.catalogue.unit_labels(), self.config)
-
-    @property
-    def same_numerics(self) -> bool:
-        """Whether the served model was built with the numerics of this process."""
-        built = Manifest.load(self.store.root).fingerprint
-        return not built or built == self.numerics
 
 
 def accept(bench: Bench, plan: ForgetPlan, instant: bool, entries: Sequence[int] = ()) -> int:
@@ -128,7 +70,7 @@ def accept(bench: Bench, plan: ForgetPlan, instant: bool, entries: Sequence[int]
         forget_rights(db, plan.rows)
         queue.start(db, entries, number)
         counted = {"request": number, "samples": len(plan.rows)} | cost | _counted(len(provisioned))
-        _log(db, bench, "accepted", counted | _charge(bench, db, plan))
+        bench.note(db, "accepted", counted | _charge(bench, db, plan))
         if not entries:  # the queue has recorded its own
             record.note(store.root, bench.secrets, db, [row.id for row in plan.rows])
     return number
@@ -149,14 +91,14 @@ def finish(bench: Bench, number: int) -> Certificate:
     instant, opening = _request(bench, number)
     before = json.loads(opening)
     leaving = bench.store.catalogue.all("SELECT id, unit, split FROM leaving WHERE request = ?", number)
-    subtracted = bench.config.trained and _withdraw(bench, leaving)
+    classes = withdraw(bench, leaving) if bench.config.trained else None
     _enter(bench, number, "erasing")
-    _erase(bench, sorted({unit for _, unit, _ in leaving}), before["groups"])
-    if subtracted:
+    erase(bench, sorted({unit for _, unit, _ in leaving}), before["groups"])
+    if classes is not None:
         confirm_prototypes(bench.store, bench.config)
     if bench.config.trained and not instant and bench.same_numerics:
         _enter(bench, number, "retraining")
-        manifest = bench.build()
+        manifest = bench.build(classes)
     else:
         manifest = Manifest.load(bench.store.root)
     _check(bench, number, {unit for _, unit, _ in leaving})
@@ -173,7 +115,7 @@ def repair(bench: Bench) -> Certificate | None:
     draft = _draft(bench, number, "repair", manifest, entries=(), asked=(), inputs="", before="")
     certificate = issue(bench.store.root, bench.secrets, draft)
     with bench.store.catalogue.transaction() as db:
-        _log(db, bench, "repaired", {"certificate": number, "model": bench.secrets.mark(manifest.model_digest)})
+        bench.note(db, "repaired", {"certificate": number, "model": bench.secrets.mark(manifest.model_digest)})
         db.execute("UPDATE requests SET state = 'done' WHERE state = 'instant'")
     bench.store.catalogue.scrub()
     return certificate
@@ -219,49 +161,6 @@ def _opening(bench: Bench, plan: ForgetPlan) -> dict:
     }
 
 
-def _withdraw(bench: Bench, leaving: list[tuple[str, str, str]]) -> bool:
-    """Take what saw the data out of service; whether the prototypes could be had by subtraction."""
-    store, config = bench.store, bench.config
-    rest = _prototypes_without(bench, [(sample, unit) for sample, unit, split in leaving if split == TRAIN])
-    if rest is not None:
-        write_prototypes(store, rest, SUBTRACTED)
-    else:
-        store.remove(sorted({unit for _, unit, _ in leaving}))
-        build_prototypes(store, config, bench.progress)
-    numerics = Manifest.load(store.root).fingerprint or bench.numerics
-    wanted = wanted_groups(store, config, numerics)
-    publish(store, config, wanted, numerics, bench.announce, rest.classes if rest else None)
-    drop_unwanted(store, wanted)  # a group may have had another name when it saw them
-    return rest is not None
-
-
-def _prototypes_without(bench: Bench, leaving: list[tuple[str, str]]) -> Prototypes | None:
-    """The prototypes minus the leaving samples; None where a crash left too little to subtract from."""
-    store = bench.store
-    row = store.catalogue.one("SELECT key, digest FROM built WHERE name = ?", PROTOTYPES)
-    if row is None or row[0] != prototypes_key(store, bench.config):
-        return None
-    try:
-        rest = load_prototypes(store.root, row[1])
-        for unit in sorted({unit for _, unit in leaving if unit.startswith("shard:")}):
-            samples = store.read(unit, settled=True)  # what is subtracted must be what was added
-            gone = {sample for sample, where in leaving if where == unit}
-            rest = rest.minus(samples.take([i for i, sample in enumerate(samples.ids) if sample in gone]))
-        return rest
-    except DamagedFile:
-        return None
-
-
-def _erase(bench: Bench, units: list[str], groups: list[str]) -> None:
-    """Rewrite the files of samples, and destroy the adapters that saw what left."""
-    bench.store.remove(units)
-    bench.store.drop_empty_inbox()
-    destroy_strays(bench.store)
-    for name in groups:
-        if not bench.store.catalogue.one("SELECT 1 FROM built WHERE name = ?", f"group:{name}"):
-            destroy_group(bench.store.root, name)
-
-
 def _close(bench: Bench, number: int, before: dict, manifest: Manifest, ids: list[str]) -> Certificate:
     """Certificate first, then, in one transaction, the end of the request and of its journal."""
     whole = not manifest.missing
@@ -284,7 +183,7 @@ def _close(bench: Bench, number: int, before: dict, manifest: Manifest, ids: lis
         )
         queue.close(db, number, certificate_number, whole=whole)
         model = bench.secrets.mark(manifest.model_digest)
-        _log(db, bench, state, {"request": number, "certificate": certificate_number, "model": model})
+        bench.note(db, state, {"request": number, "certificate": certificate_number, "model": model})
     bench.store.catalogue.scrub()
     queue.settle(bench.store.catalogue)
     return certificate
@@ -348,13 +247,3 @@ def _check(bench: Bench, number: int, units: set[str]) -> None:
 def _cost(bench: Bench, plan: ForgetPlan) -> dict[str, int]:
     """What a forget reads again, beside what a full retraining would."""
     return {"revisited": plan.revisited, "of": bench.store.catalogue.count("unit LIKE 'shard:%'")}
-
-
-def _log(db: sqlite3.Connection, bench: Bench, event: str, detail: dict) -> None:
-    bench.store.catalogue.log(db, event, detail, bench.now())
-
-
-def log(bench: Bench, event: str, detail: dict) -> None:
-    """Add an event to the ledger."""
-    with bench.store.catalogue.transaction() as db:
-        _log(db, bench, event, detail)

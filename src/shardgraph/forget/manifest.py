@@ -4,7 +4,7 @@ A group that is wanted but not built (it was withdrawn, or training was interrup
 """
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from shardgraph.data.files import destroy_with_folder, read_file, write_file
@@ -29,7 +29,7 @@ class Manifest:
 
     def save(self, root: Path) -> None:
         """Replace manifest.json, and destroy the old one: it held digests of what is gone."""
-        write_file(root, root / "manifest.json", canonical_json(asdict(self)) + b"\n")
+        write_file(root, root / "manifest.json", canonical_json(vars(self)) + b"\n")
 
     @classmethod
     def load(cls, root: Path) -> "Manifest":
@@ -47,7 +47,7 @@ class Manifest:
 def group_path(root: Path, name: str) -> Path:
     """Where a group's adapters lie."""
     stem = digest("group", name)[:32]
-    return root / "models" / stem[:2] / f"{stem}.safetensors"
+    return root / f"models/{stem[:2]}/{stem}.safetensors"
 
 
 def prototypes_path(root: Path) -> Path:

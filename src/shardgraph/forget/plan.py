@@ -118,10 +118,11 @@ def affected_groups(store: Store, config: Config, rows: tuple[Row, ...]) -> tupl
 
 def _left(held: Held, rows: tuple[Row, ...]) -> Held:
     """What is held after the rows have left."""
-    left = {unit: Counter(labels) for unit, labels in held.items()}
+    gone: dict[str, Counter[str]] = {}
     for row in rows:
-        left[row.unit][row.label] -= 1
-    return {unit: +labels for unit, labels in left.items() if +labels}
+        gone.setdefault(row.unit, Counter())[row.label] += 1
+    left = {unit: labels - gone[unit] if unit in gone else labels for unit, labels in held.items()}
+    return {unit: labels for unit, labels in left.items() if labels}
 
 
 def _reached(

@@ -12,6 +12,7 @@ from shardgraph.data.staging import sweep_staged
 from shardgraph.data.store import Store
 from shardgraph.errors import DamagedFile, FingerprintError
 from shardgraph.forget import execute, queue
+from shardgraph.forget.bench import Bench
 from shardgraph.forget.certificate import Certificate
 from shardgraph.forget.config import Config
 from shardgraph.forget.manifest import Manifest
@@ -90,9 +91,10 @@ class Site:
         else:
             self.store.drop_empty_inbox()
         self._drop_model()
-        finished = [execute.finish(self._bench(), number) for number in execute.under_way(self._bench())]
+        bench = self._bench()
+        finished = [execute.finish(bench, number) for number in execute.under_way(bench)]
         if self.config.trained:
-            execute.mend(self._bench())
+            execute.mend(bench)
         queue.settle(self.catalogue)
         return finished
 
@@ -105,9 +107,9 @@ class Site:
         """Give up every model in memory, before samples leave."""
         self._drop_model()
 
-    def _bench(self) -> execute.Bench:
+    def _bench(self) -> Bench:
         parts = (self.store, self.config, self.secrets, self.numerics)
-        return execute.Bench(*parts, self._choose, self._progress, problems)
+        return Bench(*parts, self._choose, self._progress, problems)
 
     def _choose(self, tasks: Sequence[Any]) -> Any:
         return self._run.executor(tasks, self.numerics, self._gpu_memory)

@@ -4,7 +4,7 @@ from typing import Any
 
 from shardgraph.data.files import disk_use
 from shardgraph.data.samples import TEST, TRAIN
-from shardgraph.forget.execute import Bench
+from shardgraph.forget.bench import Bench
 from shardgraph.forget.manifest import Manifest
 from shardgraph.forget.statement import privacy_status
 from shardgraph.learn.fingerprint import difference

@@ -14,9 +14,10 @@ from typing import Any
 from shardgraph.data.files import destroy, scratch_file
 from shardgraph.data.store import shard_unit, test_unit
 from shardgraph.errors import FingerprintError, ShardgraphError, VerificationError, WorkspaceBusy, WorkspaceError
+from shardgraph.forget.bench import MODEL, PUBLISHING, Bench
 from shardgraph.forget.build import sum_prototypes, tasks_for, wanted_groups
 from shardgraph.forget.certificate import Certificate, certificate_path, check_certificate
-from shardgraph.forget.execute import MODEL, PUBLISHING, Bench, last_certificate
+from shardgraph.forget.execute import last_certificate
 from shardgraph.forget.manifest import Manifest, load_classes, load_group
 from shardgraph.forget.provision import check_provisioned, rebuilt_otherwise
 from shardgraph.forget.rights import rights_by_consumer

@@ -93,7 +93,7 @@ class Workspace(Attended, Consumers):
                 self._save(replace(self.config, dims=(samples.tokens.shape[1], samples.features.shape[1])))
             self.store.put_inbox(samples)
             if returning:
-                execute.log(self._bench(), "returned", {"samples": returning})
+                self._bench().log("returned", {"samples": returning})
         return len(samples)
 
     def add_records(
@@ -151,7 +151,7 @@ class Workspace(Attended, Consumers):
             self.store.place(lambda done, of: self._progress("placing", done, of))
             manifest = self._bench().build()
             detail = {"model": self.secrets.mark(manifest.model_digest), "groups": len(manifest.groups)}
-            execute.log(self._bench(), "trained", detail)
+            self._bench().log("trained", detail)
             self.catalogue.scrub()
         return manifest
 
@@ -238,8 +238,8 @@ class Workspace(Attended, Consumers):
                 return self.certificate(orders.already[-1])
             self._check_inputs(orders, instant)
             self.drop_models()
-            number = execute.accept(self._bench(), orders, instant)
-            return execute.finish(self._bench(), number)
+            bench = self._bench()
+            return execute.finish(bench, execute.accept(bench, orders, instant))
 
     def repair(self) -> Certificate | None:
         """Rebuild the groups that an instant forget withdrew; None if nothing was missing."""

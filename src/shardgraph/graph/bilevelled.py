@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import ClassVar
 
 from shardgraph.errors import GraphError
@@ -14,6 +14,8 @@ from shardgraph.graph.shards import ShardGraph
 
 Namer = Callable[[int, str, str, str], str]
 """(coarse shard, sample id, source, label) -> shard name."""
+
+_bilevel = lru_cache(maxsize=4)(topologies.bilevel)  # the same for all data, and asked for several times a forget
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,7 @@ class Bilevel(_AnyBilevel):
 
     def graph(self, present: Iterable[str]) -> ShardGraph:
         """All n_c * n_f shards, isolated; see `topologies.bilevel`."""
-        return fixed(topologies.bilevel(self.coarse, self.fine), present)
+        return fixed(_bilevel(self.coarse, self.fine), present)
 
     def _named(self, clique: str, sample_id: str, source: str) -> str:
         return clique

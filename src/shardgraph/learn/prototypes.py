@@ -21,6 +21,7 @@ from shardgraph.learn.expansion import expand
 
 SCALE = 2**15
 MANY = 2048  # rows that are summed at a time
+FEW = 2  # rows whose outer products are added one by one: more are faster in one product
 _NOTHING = np.zeros(0, np.int64)
 BLOCK = 2**20  # rows of one product: float64 products of integers are exact while sums stay below 2^53
 
@@ -146,11 +147,23 @@ def _pieces(samples: Samples) -> Iterator[Samples]:
 
 def _added(outer: np.ndarray, quantised: np.ndarray, sign: int) -> np.ndarray:
     """outer + sign * sum of x x', exactly."""
+    if len(outer) and len(quantised) <= FEW:
+        return _added_one_by_one(outer, sign * quantised, quantised)
     triangle = _triangle(quantised.shape[1])
     for start in range(0, len(quantised), BLOCK):
         x = quantised[start : start + BLOCK].astype(np.float64)
         products = ((sign * x).T @ x).take(triangle).astype(np.int64)
         outer = np.add(products, outer, out=products) if len(outer) else products
+    return outer
+
+
+def _added_one_by_one(outer: np.ndarray, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """outer + sum of x y', a row of the triangle at a time: it stays in the cache, where a whole product would not."""
+    outer, size = outer.copy(), right.shape[1]
+    for x, y in zip(left, right, strict=True):
+        end = 0
+        for i in range(size):
+            outer[end : (end := end + size - i)] += x[i] * y[i:]
     return outer
 
 
