@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hn
-from safetensors.numpy import load
+from safetensors.numpy import load, save
 
 from shardgraph.data.tensorfile import pack, pack_strings, unpack, unpack_strings
 from shardgraph.errors import DamagedFile
@@ -37,6 +37,11 @@ def test_tensors_come_back_and_safetensors_reads_them(tensors):
         for name, array in tensors.items():
             assert found[name].dtype == array.dtype and found[name].shape == array.shape
             assert found[name].tobytes() == array.tobytes()
+
+
+@given(TENSORS)
+def test_the_bytes_are_those_that_safetensors_writes(tensors):
+    assert pack(tensors) == save(tensors)
 
 
 @given(TENSORS)

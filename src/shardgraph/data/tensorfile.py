@@ -1,7 +1,8 @@
 """Tensor files: safetensors with one spelling per content, read without copies.
 
-The format is that of safetensors: 8 bytes of header length (little endian), a JSON header, the tensors.
-safetensors itself writes them sorted by type and name, with no metadata, so equal tensors give equal bytes.
+The format is that of safetensors: 8 bytes of header length (little endian), a JSON header padded with spaces to a
+multiple of 8, the tensors. We write what safetensors writes, sorted by type and name, with no metadata, so that equal
+tensors give equal bytes; ours copies them once.
 """
 
 import json
@@ -9,16 +10,25 @@ from collections.abc import Iterable, Mapping
 from mmap import mmap
 
 import numpy as np
-from safetensors.numpy import save
 
 from shardgraph.errors import DamagedFile
 
-_TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "U8": "u1", "BOOL": "?"}
+_TYPES = {"I64": "<i8", "F64": "<f8", "F32": "<f4", "I32": "<i4", "F16": "<f2", "U8": "u1", "BOOL": "?"}
+_NAMES = {np.dtype(code): name for name, code in _TYPES.items()}
+_RANKS = {dtype: rank for rank, dtype in enumerate(_NAMES)}  # the order of types in a file
 
 
 def pack(tensors: Mapping[str, np.ndarray]) -> bytes:
     """The bytes of a tensor file; a function of names, types, shapes and values alone."""
-    return save({name: np.ascontiguousarray(array) for name, array in tensors.items()})
+    arrays = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
+    order = sorted(arrays, key=lambda name: (_RANKS[arrays[name].dtype], name))
+    header, end = {}, 0
+    for name in order:
+        array, start, end = arrays[name], end, end + arrays[name].nbytes
+        header[name] = {"dtype": _NAMES[array.dtype], "shape": array.shape, "data_offsets": (start, end)}
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)
+    return b"".join([len(text).to_bytes(8, "little"), text, *(arrays[name].data for name in order)])
 
 
 def unpack(raw: bytes | bytearray | mmap) -> dict[str, np.ndarray]:

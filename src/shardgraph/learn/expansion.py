@@ -7,6 +7,7 @@ exact, so the bits are the same in any order, in any company, with any number of
 """
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 
 import numpy as np
@@ -18,6 +19,7 @@ from shardgraph.digest import generator
 
 STEPS = 2**8  # per unit of a normalised token
 TOKENS = 2**14  # rows of one product; bounds memory, changes no bit
+FEW = 2**10  # tokens that one thread is enough for
 MOST = 3072  # features, however wide the tokens are: their products are kept, and solved for at every build
 
 
@@ -29,7 +31,8 @@ def width(dim: int, expansion: int) -> int:
 def expand(samples: Samples, expansion: int) -> np.ndarray:
     """The sums over each sample's tokens [n, W] int64, W as `width` says."""
     signs = _signs(dim := samples.tokens.shape[1], width(dim, expansion))
-    parts = [_summed(samples, rows, signs) for rows in _blocks(samples.offsets)]
+    with _threads(len(samples.tokens)):
+        parts = [_summed(samples, rows, signs) for rows in _blocks(samples.offsets)]
     return np.concatenate(parts) if parts else np.zeros((0, signs.shape[1]), np.int64)
 
 
@@ -42,6 +45,17 @@ def _summed(samples: Samples, rows: range, signs: Tensor) -> np.ndarray:
     else:
         sums = torch.segment_reduce(hidden.double(), "sum", lengths=torch.from_numpy(lengths))
     return sums.long().numpy()
+
+
+@contextmanager
+def _threads(tokens: int) -> Iterator[None]:
+    """One thread for few tokens: on a busy machine two would wait for each other far longer than they work."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1 if tokens <= FEW else threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def _normalised(tokens: np.ndarray) -> Tensor:
