@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-Part = bytes | bytearray | str | int
-_RAW = (bytes, bytearray)
+Raw = bytes | bytearray | memoryview
+Part = Raw | str | int
+_RAW = (bytes, bytearray, memoryview)
 
 
 def canonical_json(value: Any) -> bytes:
@@ -24,6 +25,14 @@ def canonical_json(value: Any) -> bytes:
 def digest(*parts: Part) -> str:
     """SHA-256 in hex over parts, each prefixed by its length."""
     return _sha256(parts).hexdigest()
+
+
+def digest_of_pieces(pieces: Sequence[Raw]) -> str:
+    """`digest` of one part that lies in pieces, which need not be joined for it."""
+    h = hashlib.sha256(sum(map(len, pieces)).to_bytes(8, "big"))
+    for piece in pieces:
+        h.update(piece)
+    return h.hexdigest()
 
 
 def keyed_hash(seed: int, *parts: Part) -> int:

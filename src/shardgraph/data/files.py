@@ -12,6 +12,9 @@ import shutil
 import uuid
 from pathlib import Path
 
+import numpy as np
+
+from shardgraph.digest import Raw
 from shardgraph.errors import DamagedFile, DiskFull
 
 _ZEROS = bytes(1 << 20)
@@ -31,12 +34,12 @@ def scratch_file(root: Path) -> Path:
     return path
 
 
-def write_file(root: Path, path: Path, raw: bytes, mode: int = 0o644) -> None:
-    """Put `raw` at `path`: afterwards it is there in full, and what was there before is destroyed."""
+def write_file(root: Path, path: Path, *pieces: Raw, mode: int = 0o644) -> None:
+    """Put these bytes at `path`: afterwards they are there in full, and what was there before is destroyed."""
     new = scratch_path(root)
     descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     with os.fdopen(descriptor, "wb") as file:
-        file.write(raw)
+        file.writelines(pieces)
         file.flush()
         os.fsync(file.fileno())
     adopt(root, new, path)
@@ -94,16 +97,14 @@ def sweep(root: Path) -> None:
                 destroy(path)
 
 
-def read_file(path: Path) -> bytearray:
-    """The bytes of a file that must be there."""
+def read_file(path: Path) -> memoryview:
+    """The bytes of a file that must be there, in memory that NumPy asks for: much of it comes in large pages."""
     try:
         with path.open("rb", buffering=0) as file:
-            raw, done = bytearray(os.fstat(file.fileno()).st_size), 0
-            with memoryview(raw) as view:
-                while count := file.readinto(view[done:]):  # one call reads 2 GiB at most
-                    done += count
-            del raw[done:]
-            return raw
+            raw, done = np.empty(os.fstat(file.fileno()).st_size, np.uint8).data, 0
+            while count := file.readinto(raw[done:]):  # one call reads 2 GiB at most
+                done += count
+            return raw[:done]
     except FileNotFoundError:
         raise DamagedFile(f"{path} is missing; restore it from a backup, or forget what it held") from None
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from shardgraph.data.samples import Samples
 from shardgraph.data.tensorfile import pack, pack_strings, unpack, unpack_strings
+from shardgraph.digest import Raw
 
 
 def to_bytes(samples: Samples) -> bytes:
@@ -36,7 +37,7 @@ def to_bytes(samples: Samples) -> bytes:
     )
 
 
-def from_bytes(raw: bytes | bytearray | mmap) -> Samples:
+def from_bytes(raw: Raw | mmap) -> Samples:
     """The samples of a file, as views into `raw`."""
     tensors = unpack(raw)
     table = unpack_strings("table", tensors)

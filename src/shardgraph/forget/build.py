@@ -13,7 +13,7 @@ from pathlib import Path
 
 from shardgraph.data.files import adopt, scratch_file, write_file
 from shardgraph.data.store import Store, shard_unit
-from shardgraph.digest import digest
+from shardgraph.digest import digest, digest_of_pieces
 from shardgraph.errors import DamagedFile
 from shardgraph.forget.charges import Book, worst_loss
 from shardgraph.forget.config import Config
@@ -209,12 +209,12 @@ def sum_prototypes(store: Store, config: Config, progress: Progress = lambda wha
 
 def write_prototypes(store: Store, prototypes: Prototypes, key: str) -> None:
     """Write the prototypes' file and its row."""
-    raw = prototypes.to_bytes()
+    pieces = prototypes.pieces()
     with store.catalogue.transaction() as db:  # until the row follows the file, they are work to do
         db.execute("UPDATE built SET key = '' WHERE name = ?", (PROTOTYPES,))
     with ThreadPoolExecutor(1) as beside:  # hashing and writing take as long as each other
-        value = beside.submit(digest, raw)
-        write_file(store.root, prototypes_path(store.root), raw)
+        value = beside.submit(digest_of_pieces, pieces)
+        write_file(store.root, prototypes_path(store.root), *pieces)
     row = (PROTOTYPES, key, value.result(), int(prototypes.counts.sum()), 0)
     with store.catalogue.transaction() as db:
         db.execute("INSERT OR REPLACE INTO built VALUES (?, ?, ?, ?, ?)", row)

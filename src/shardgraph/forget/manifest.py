@@ -38,7 +38,7 @@ class Manifest:
         if not path.exists():
             return cls()
         try:
-            value = json.loads(read_file(path))
+            value = json.loads(bytes(read_file(path)))
             return cls(**{**value, "classes": tuple(value["classes"]), "missing": tuple(value["missing"])})
         except (json.JSONDecodeError, TypeError, KeyError, UnicodeDecodeError) as error:
             raise DamagedFile(f"{path} is torn or was changed; `shardgraph train --rebuild` writes it anew") from error
@@ -75,7 +75,7 @@ def destroy_group(root: Path, name: str) -> None:
     destroy_with_folder(group_path(root, name))
 
 
-def _checked(path: Path, expected: str) -> bytearray:
+def _checked(path: Path, expected: str) -> memoryview:
     raw = read_file(path)
     if digest(raw) != expected:
         raise DamagedFile(f"{path} is torn or was changed; `shardgraph train --rebuild` builds it anew")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from shardgraph.data.tensorfile import pack, pack_strings, unpack, unpack_strings
-from shardgraph.digest import digest
+from shardgraph.digest import Raw, digest
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Adapters:
         return pack(tensors | pack_strings("classes", self.classes))
 
     @classmethod
-    def from_bytes(cls, raw: bytes | bytearray) -> "Adapters":
+    def from_bytes(cls, raw: Raw) -> "Adapters":
         """The value that `to_bytes` wrote."""
         tensors = unpack(raw)
         kind = "inca" if "queries" in tensors else "linear"

@@ -15,8 +15,8 @@ from itertools import chain
 import numpy as np
 
 from shardgraph.data.samples import Samples
-from shardgraph.data.tensorfile import pack, pack_strings, unpack, unpack_strings
-from shardgraph.digest import digest
+from shardgraph.data.tensorfile import pack_strings, pieces, unpack, unpack_strings
+from shardgraph.digest import Raw, digest_of_pieces
 from shardgraph.learn.expansion import expand
 
 SCALE = 2**15
@@ -85,14 +85,18 @@ class Prototypes:
 
     def to_bytes(self) -> bytes:
         """The file's bytes: a safetensors file, a function of the value alone."""
+        return b"".join(self.pieces())
+
+    def pieces(self) -> list[Raw]:
+        """The file's bytes where they lie, to be hashed and written without a copy: they may be many."""
         tensors = {"sums": self.sums, "counts": self.counts}
         if self.outer is not None:
             tensors["outer"] = self.outer
             tensors["expansion"] = np.array([self.expansion])
-        return pack(tensors | pack_strings("classes", self.classes))
+        return pieces(tensors | pack_strings("classes", self.classes))
 
     @classmethod
-    def from_bytes(cls, raw: bytes | bytearray) -> "Prototypes":
+    def from_bytes(cls, raw: Raw) -> "Prototypes":
         """The value that `to_bytes` wrote."""
         tensors = unpack(raw)
         expansion = int(tensors["expansion"][0]) if "outer" in tensors else 0
@@ -101,7 +105,7 @@ class Prototypes:
 
     @cached_property
     def digest(self) -> str:
-        return digest(self.to_bytes())
+        return digest_of_pieces(self.pieces())
 
     def _changed(self, labels: Sequence[str], quantised: np.ndarray, sign: int) -> "Prototypes":
         if not len(labels):
