@@ -10,7 +10,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from multiprocessing import get_context
@@ -34,6 +34,7 @@ from shardgraph.learn.recipe import LINEAR, Recipe
 
 SEEDS = (0, 1, 2)
 STUDIES = ("instant", "fine", "domains")
+INSTANT, FINE = ("SAFE", "SISA", "ProtoSISA", "Ours"), ("NoprotoSAFE", "SAFE", "Ours")  # who is in these
 CHUNK = 512  # test samples in one pass
 Record = dict[str, Any]
 
@@ -72,7 +73,7 @@ class Bench:
     @cached_property
     def second(self) -> Prototypes:
         """The second-order sums of the training split."""
-        return total([self.data.train], second_order=True, expansion=self.recipe.expansion)
+        return total([self.data.train], second_order=True, expansion=self.recipe.expansion, device=self.device)
 
     @cached_property
     def similarities(self) -> dict[str, Tensor]:
@@ -91,7 +92,9 @@ class Bench:
     @cached_property
     def described(self) -> Tensor:
         """The test split as second-order prototypes see it."""
-        return _in_chunks(lambda part: torch.from_numpy(describe(part, self.recipe.expansion)), self.data.test) / SCALE
+        expansion = self.recipe.expansion
+        parts = _in_chunks(lambda part: torch.from_numpy(describe(part, expansion, self.device)), self.data.test)
+        return parts.float() / SCALE
 
     def sums(self, mixes: str) -> Prototypes:
         """The prototypes for what a rival mixes in."""
@@ -129,24 +132,29 @@ def mean_logits(fitted: Fitted, samples: Samples) -> Tensor:
     return _in_chunks(lambda part: voices(part) @ average, samples)
 
 
-def graphs(bench: Bench, seed: int, levels: Iterable[int]) -> Iterator[Record]:
-    """No sharding, SISA, ProtoSISA, SAFE, NoprotoSAFE and ours at every level, from as few trainings as possible."""
+def asked(levels: Iterable[int]) -> list[tuple[str, int]]:
+    """Who is trained at which level: No sharding, SISA, ProtoSISA, SAFE, NoprotoSAFE and ours."""
+    sharded = ("SISA", "ProtoSISA", "SAFE", "NoprotoSAFE", "Ours")
+    return [(name, n) for n in levels for name in (("No sharding", "Ceiling") if n == 1 else sharded)]
+
+
+def graphs(bench: Bench, seed: int, who: Iterable[tuple[str, int]]) -> Iterator[Record]:
+    """Rivals at their levels, from as few trainings as possible."""
     wanted: dict[Shape, list[tuple[str, int]]] = {}
-    for n in levels:
-        for name in ("No sharding", "Ceiling") if n == 1 else ("SISA", "ProtoSISA", "SAFE", "NoprotoSAFE", "Ours"):
-            shape = RIVALS[name].shape(splits(bench.data)[n])
-            assert shape is not None
-            wanted.setdefault(shape, []).append((name, n))
-    for shape, who in wanted.items():
+    for name, n in who:
+        shape = RIVALS[name].shape(splits(bench.data)[n])
+        assert shape is not None
+        wanted.setdefault(shape, []).append((name, n))
+    for shape, here in wanted.items():
         start = time.perf_counter()
         fitted = bench.train(shape, seed)
         seconds = time.perf_counter() - start
         logits = mean_logits(fitted, bench.data.test)
         about = {"shape": shape, "seed": seed, "adapter": bench.recipe.adapter, "train_seconds": round(seconds, 3)}
         about |= {"cost": fitted.cost(), "samples": len(bench.data.train)}
-        for name, n in who:
+        for name, n in here:
             yield about | {"rival": name, "n": n, "accuracy": bench.mixed(fitted, logits, RIVALS[name].mixes)}
-        if seed == 0 and shape[0] * shape[1] in (64, 256) and bench.recipe.adapter == "inca":
+        if seed == 0 and bench.recipe.adapter == "inca" and {("SAFE", 64), ("SAFE", 256)} & set(here):
             yield about | {"rival": "forget", "n": shape[0] * shape[1], "forgets": forgets(fitted)}
 
 
@@ -171,20 +179,20 @@ def forgets(fitted: Fitted, count: int = 5) -> list[Record]:
     return rows
 
 
-def fine(bench: Bench, seed: int, n: int) -> Iterator[Record]:
+def fine(bench: Bench, seed: int, n: int, who: Sequence[str]) -> Iterator[Record]:
     """n shards, cut ever finer by class."""
     for cliques in (2**i for i in range(n.bit_length()) if 2 ** (i + 1) <= len(bench.data.classes)):
         fitted = bench.train((n // cliques, cliques), seed)
         logits = mean_logits(fitted, bench.data.test)
-        for name in ("NoprotoSAFE", "SAFE", "Ours"):
+        for name in who:
             score = bench.mixed(fitted, logits, RIVALS[name].mixes)
             yield {"rival": name, "n": n, "shape": (n // cliques, cliques), "seed": seed, "accuracy": score}
 
 
-def instant(bench: Bench, seed: int, n: int, steps: int = 16) -> Iterator[Record]:
+def instant(bench: Bench, seed: int, n: int, who: Sequence[str], steps: int = 16) -> Iterator[Record]:
     """Shards leave one after another, with every adapter that learned from them, and nothing is retrained."""
     bilevel = splits(bench.data)[n]
-    for cut in ("bilevel", "uniform"):
+    for cut in sorted({RIVALS[name].cut or "" for name in who}):
         shape = bilevel if cut == "bilevel" else (n, 1)
         fitted = bench.train(shape, seed)
         logits = speak(fitted, bench.data.test).to(bench.device)
@@ -194,14 +202,16 @@ def instant(bench: Bench, seed: int, n: int, steps: int = 16) -> Iterator[Record
         for step in range(steps):
             gone = set(order[: len(order) * step // steps])
             leaving = [fitted.shards[name] for name in order[len(order) * max(step - 1, 0) // steps : len(gone)]]
-            sums = {mixes: own.minus(concatenate(leaving)) if leaving else own for mixes, own in sums.items()}
+            sums = {m: own.minus(concatenate(leaving), bench.device) if leaving else own for m, own in sums.items()}
             kept = {group: a for group, a in fitted.adapters.items() if group not in gone}
             columns = torch.tensor([i for i, (group, _) in enumerate(owners) if group in kept], device=logits.device)
-            for rival in (r for r in RIVALS.values() if r.cut == cut and r.name != "NoprotoSAFE"):
+            for rival in (RIVALS[name] for name in who if RIVALS[name].cut == cut):
                 own = sums["second" if rival.mixes == "second" else "first"]
-                model = Model.assemble(kept, own, rival.recipe(bench.recipe), seed, "cpu")
+                scores = bench.similarity(own, rival.mixes)
+                recipe = rival.recipe(bench.recipe)
+                model = Model.assemble(kept, own, recipe, seed, "cpu", lambda asked, known=scores: known)
                 said = logits[:, columns] @ model.average.to(logits)
-                score = bench.accuracy(model.mix(said.cpu(), bench.similarity(own, rival.mixes)), model.classes)
+                score = bench.accuracy(model.mix(said.cpu(), scores), model.classes)
                 yield {"rival": rival.name, "n": n, "seed": seed, "gone": step / steps, "accuracy": score}
 
 
@@ -223,7 +233,8 @@ def _in_chunks(answer: Any, samples: Samples) -> Tensor:
 
 def _linear(job: tuple[int, tuple[int, ...]]) -> list[Record]:
     torch.set_num_threads(1)
-    return list(graphs(_bench, *job))
+    seed, levels = job
+    return list(graphs(_bench, seed, asked(levels)))
 
 
 _bench: Any = None
@@ -236,7 +247,7 @@ def run(
     levels: tuple[int, ...],
     linear: bool,
     studies: Iterable[str],
-    seeds: tuple[int, ...] = SEEDS,
+    seeds: Sequence[int] = SEEDS,
 ) -> None:
     """Everything about one data set that is not in the book yet."""
     global _bench
@@ -249,15 +260,14 @@ def run(
     with get_context("fork").Pool(max((os.cpu_count() or 2) - 4, 1)) as pool:  # forked before the device wakes up
         waiting = pool.imap_unordered(_linear, jobs)
         bench = Bench(data, device)
-        if not book.has(rival="Prototypes"):
-            book.add(alone(bench))
+        book.add(record for record in alone(bench) if not book.has(rival=record["rival"]))
         for seed in seeds:
-            if not book.has(adapter="inca", seed=seed, n=levels[-1]):
-                book.add(list(graphs(bench, seed, levels)))
-            if "instant" in studies and not book.has(study="instant", seed=seed):
-                book.add([{"study": "instant", **record} for record in instant(bench, seed, levels[-1])])
-            if "fine" in studies and not book.has(study="fine", seed=seed):
-                book.add([{"study": "fine", **record} for record in fine(bench, seed, 64)])
+            left = [who for who in asked(levels) if not book.has(adapter="inca", seed=seed, rival=who[0], n=who[1])]
+            book.add(list(graphs(bench, seed, left)))
+            for study, take, n, everyone in (("instant", instant, levels[-1], INSTANT), ("fine", fine, 64, FINE)):
+                who = [name for name in everyone if not book.has(study=study, seed=seed, rival=name)]
+                if study in studies and who:
+                    book.add([{"study": study, **record} for record in take(bench, seed, n, who)])
             several = len(set(data.train.sources)) > 1
             if "domains" in studies and several and not book.has(study="domains", seed=seed):
                 from experiments.domains import domains  # which is made of what is above
@@ -289,6 +299,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--only", help="a data set in the cache", action="append")
     parser.add_argument("--levels", type=int, nargs="+", default=(1, *paper.LEVELS))
+    parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
     parser.add_argument("--no-linear", action="store_true")
     parser.add_argument("--studies", nargs="*", default=STUDIES, help=f"of {', '.join(STUDIES)}")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
@@ -297,7 +308,7 @@ def main() -> None:
     for name in options.only or cache.names(options.cache):
         start = time.perf_counter()
         data, book = cache.load(options.cache, name), Book(options.out / f"{name}.jsonl")
-        run(data, book, options.device, tuple(options.levels), not options.no_linear, options.studies)
+        run(data, book, options.device, tuple(options.levels), not options.no_linear, options.studies, options.seeds)
         print(f"{name}: {time.perf_counter() - start:.0f} s", flush=True)
 
 

@@ -24,7 +24,7 @@ def bench() -> runs.Bench:
 @pytest.mark.parametrize("name", ["SISA", "ProtoSISA", "SAFE", "NoprotoSAFE", "Ours"])
 def test_accuracy_from_shared_logits_equals_that_of_the_whole_model(name, bench):
     rival = RIVALS[name]
-    found = {r["rival"]: r["accuracy"] for r in runs.graphs(bench, 1, (4,))}
+    found = {r["rival"]: r["accuracy"] for r in runs.graphs(bench, 1, runs.asked((4,)))}
     predicted = rival.fit(bench.data.train, runs.splits(bench.data)[4], RECIPE, 1).predict(bench.data.test)
     right = np.mean([a == b for a, b in zip(predicted, bench.data.test.labels, strict=True)])
     assert found[name] == pytest.approx(100 * right)
@@ -45,8 +45,8 @@ def test_a_record_is_found_again_after_reopening(tmp_path):
 
 
 def test_instant_forgetting_starts_from_the_whole_model(bench):
-    records = [r for r in runs.instant(bench, 0, 4, steps=2) if r["gone"] == 0]
-    whole = {r["rival"]: r["accuracy"] for r in runs.graphs(bench, 0, (4,))}
+    records = [r for r in runs.instant(bench, 0, 4, runs.INSTANT, steps=2) if r["gone"] == 0]
+    whole = {r["rival"]: r["accuracy"] for r in runs.graphs(bench, 0, runs.asked((4,)))}
     assert {r["rival"]: r["accuracy"] for r in records}.items() <= whole.items()
 
 

@@ -28,9 +28,9 @@ def width(dim: int, expansion: int) -> int:
     return min(expansion * dim, MOST)
 
 
-def expand(samples: Samples, expansion: int) -> np.ndarray:
-    """The sums over each sample's tokens [n, W] int64, W as `width` says."""
-    signs = _signs(dim := samples.tokens.shape[1], width(dim, expansion))
+def expand(samples: Samples, expansion: int, device: str = "cpu") -> np.ndarray:
+    """The sums over each sample's tokens [n, W] int64, W as `width` says; the same on any device."""
+    signs = _signs(dim := samples.tokens.shape[1], width(dim, expansion)).to(device)
     with _threads(len(samples.tokens)):
         parts = [_summed(samples, rows, signs) for rows in _blocks(samples.offsets)]
     return np.concatenate(parts) if parts else np.zeros((0, signs.shape[1]), np.int64)
@@ -38,13 +38,13 @@ def expand(samples: Samples, expansion: int) -> np.ndarray:
 
 def _summed(samples: Samples, rows: range, signs: Tensor) -> np.ndarray:
     offsets = samples.offsets[rows.start : rows.stop + 1]
-    hidden = (_normalised(samples.tokens[offsets[0] : offsets[-1]]) @ signs).clamp_(min=0)
+    hidden = (_normalised(samples.tokens[offsets[0] : offsets[-1]]).to(signs.device) @ signs).clamp_(min=0)
     lengths = np.diff(offsets)
     if (lengths == lengths[0]).all():
         sums = hidden.view(len(rows), -1, hidden.shape[1]).sum(dim=1, dtype=torch.float64)
     else:
-        sums = torch.segment_reduce(hidden.double(), "sum", lengths=torch.from_numpy(lengths))
-    return sums.long().numpy()
+        sums = torch.segment_reduce(hidden.double(), "sum", lengths=torch.from_numpy(lengths).to(signs.device))
+    return sums.long().cpu().numpy()
 
 
 @contextmanager

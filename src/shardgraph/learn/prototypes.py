@@ -13,6 +13,7 @@ from functools import cached_property, lru_cache
 from itertools import chain
 
 import numpy as np
+import torch
 
 from shardgraph.data.samples import Samples
 from shardgraph.data.tensorfile import pack_strings, pieces, unpack, unpack_strings
@@ -33,11 +34,11 @@ def quantise(features: np.ndarray) -> np.ndarray:
     return np.rint(x / np.where(norms > 0, norms, 1)[:, None] * SCALE).astype(np.int64)
 
 
-def describe(samples: Samples, expansion: int) -> np.ndarray:
+def describe(samples: Samples, expansion: int, device: str = "cpu") -> np.ndarray:
     """Samples as integers [n, F + W], or [n, F] without an expansion; each row depends on itself alone."""
     if not expansion:
         return quantise(samples.features)
-    parts = (samples.features, expand(samples, expansion))
+    parts = (samples.features, expand(samples, expansion, device))
     return quantise(np.concatenate([quantise(part) for part in parts], axis=1))
 
 
@@ -62,9 +63,9 @@ class Prototypes:
         """With these samples."""
         return self._changed(samples.labels, describe(samples, self.expansion), 1)
 
-    def minus(self, samples: Samples) -> "Prototypes":
+    def minus(self, samples: Samples, device: str = "cpu") -> "Prototypes":
         """Without these samples; a class that has none left is gone."""
-        return self._changed(samples.labels, describe(samples, self.expansion), -1)
+        return self._changed(samples.labels, describe(samples, self.expansion, device), -1, device)
 
     def vectors(self) -> np.ndarray:
         """The unit vectors of the class means [K, F] float32, for the cosine."""
@@ -107,7 +108,7 @@ class Prototypes:
     def digest(self) -> str:
         return digest_of_pieces(self.pieces())
 
-    def _changed(self, labels: Sequence[str], quantised: np.ndarray, sign: int) -> "Prototypes":
+    def _changed(self, labels: Sequence[str], quantised: np.ndarray, sign: int, device: str = "cpu") -> "Prototypes":
         if not len(labels):
             return self
         classes = tuple(sorted({*self.classes, *labels}))
@@ -123,23 +124,25 @@ class Prototypes:
         kept = np.flatnonzero(counts)
         if not len(kept):  # nothing is left, not even how wide it was
             return Prototypes(outer=None if self.outer is None else _NOTHING, expansion=self.expansion)
-        outer = None if self.outer is None else _added(self.outer, quantised, sign)
+        outer = None if self.outer is None else _added(self.outer, quantised, sign, device)
         return Prototypes(tuple(classes[i] for i in kept), sums[kept], counts[kept], outer, self.expansion)
 
 
-def total(parts: Iterable[Samples], *, second_order: bool = False, expansion: int = 0) -> Prototypes:
-    """The prototypes of all samples of the parts; an expansion goes with the second order only."""
+def total(
+    parts: Iterable[Samples], *, second_order: bool = False, expansion: int = 0, device: str = "cpu"
+) -> Prototypes:
+    """The prototypes of all samples of the parts, the same on any device; an expansion goes with the second order."""
     expansion = expansion if second_order else 0
     prototypes = Prototypes(outer=_NOTHING if second_order else None, expansion=expansion)
     labels: list[str] = []
     quantised: list[np.ndarray] = []
     for piece in chain.from_iterable(map(_pieces, parts)):
         labels += piece.labels
-        quantised.append(describe(piece, expansion))
+        quantised.append(describe(piece, expansion, device))
         if len(labels) >= MANY:
-            prototypes = prototypes._changed(labels, np.concatenate(quantised), 1)
+            prototypes = prototypes._changed(labels, np.concatenate(quantised), 1, device)
             labels, quantised = [], []
-    return prototypes._changed(labels, np.concatenate(quantised), 1) if labels else prototypes
+    return prototypes._changed(labels, np.concatenate(quantised), 1, device) if labels else prototypes
 
 
 def _pieces(samples: Samples) -> Iterator[Samples]:
@@ -149,14 +152,14 @@ def _pieces(samples: Samples) -> Iterator[Samples]:
         yield samples if whole else samples.take(np.arange(start, min(start + MANY, len(samples))))
 
 
-def _added(outer: np.ndarray, quantised: np.ndarray, sign: int) -> np.ndarray:
+def _added(outer: np.ndarray, quantised: np.ndarray, sign: int, device: str) -> np.ndarray:
     """outer + sign * sum of x x', exactly."""
     if len(outer) and len(quantised) <= FEW:
         return _added_one_by_one(outer, sign * quantised, quantised)
     triangle = _triangle(quantised.shape[1])
     for start in range(0, len(quantised), BLOCK):
-        x = quantised[start : start + BLOCK].astype(np.float64)
-        products = ((sign * x).T @ x).take(triangle).astype(np.int64)
+        x = torch.from_numpy(quantised[start : start + BLOCK]).to(device).double()
+        products = ((sign * x).T @ x).cpu().numpy().take(triangle).astype(np.int64)
         outer = np.add(products, outer, out=products) if len(outer) else products
     return outer
 
