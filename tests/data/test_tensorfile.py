@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hn
 from safetensors.numpy import load, save
 
-from shardgraph.data.tensorfile import pack, pack_strings, unpack, unpack_strings
+from shardgraph.data.tensorfile import pack, pack_strings, pieces, unpack, unpack_strings
+from shardgraph.digest import digest, digest_of_pieces
 from shardgraph.errors import DamagedFile
 
 TYPES = st.sampled_from(["float16", "float32", "float64", "int32", "int64", "uint8", "bool"])
@@ -42,6 +43,11 @@ def test_tensors_come_back_and_safetensors_reads_them(tensors):
 @given(TENSORS)
 def test_the_bytes_are_those_that_safetensors_writes(tensors):
     assert pack(tensors) == save(tensors)
+
+
+@given(TENSORS)
+def test_pieces_have_the_digest_of_the_file(tensors):
+    assert digest_of_pieces(pieces(tensors)) == digest(pack(tensors))
 
 
 @given(TENSORS)

@@ -5,7 +5,7 @@ withheld sample is in its neighbourhood. The prototypes are served without the w
 allow exactly. So the model is a function of what is on disk: a process that starts anew serves the same.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from torch import Tensor
@@ -79,7 +79,8 @@ def served_model(store: Store, config: Config, shelf: Shelf, device: str) -> Mod
         groups = _clean_groups(store, config, manifest, rows)
         _check_settled(store, config, manifest, rows)
     whole = shelf.prototypes(store.root, manifest.prototypes)
-    model = shelf.assemble(shelf.adapters(store.root, groups), whole, _without(store, whole, rows), config, device)
+    rest = whole.without(_withheld_samples(store, rows))
+    model = shelf.assemble(shelf.adapters(store.root, groups), whole, rest, config, device)
     if not rows and groups == manifest.groups and model.digest != manifest.model_digest:
         raise DamagedFile(
             f"manifest.json of {store.root} is torn or was changed; `shardgraph train --rebuild` mends it"
@@ -120,10 +121,10 @@ def _check_settled(store: Store, config: Config, manifest: Manifest, rows: tuple
         raise WorkspaceBusy(f"samples of {store.root} are being moved or withdrawn just now; try again")
 
 
-def _without(store: Store, prototypes: Prototypes, rows: tuple[Row, ...]) -> Prototypes:
+def _withheld_samples(store: Store, rows: tuple[Row, ...]) -> Iterator[Samples]:
+    """The rows' samples that the prototypes count, file by file."""
     counted = [row for row in rows if row.split == TRAIN and row.unit.startswith("shard:")]
     for unit in sorted({row.unit for row in counted}):
         gone = {row.id for row in counted if row.unit == unit}
         samples = store.read(unit)
-        prototypes = prototypes.minus(samples.take([i for i, sample in enumerate(samples.ids) if sample in gone]))
-    return prototypes
+        yield samples.take([i for i, sample in enumerate(samples.ids) if sample in gone])

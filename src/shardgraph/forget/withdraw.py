@@ -1,6 +1,9 @@
 """Taking what saw the leaving samples out of service, and its bytes off the disk. Every step can be repeated."""
 
-from shardgraph.data.samples import TRAIN
+from collections.abc import Iterator
+
+from shardgraph.data.samples import TRAIN, Samples
+from shardgraph.data.store import Store
 from shardgraph.errors import DamagedFile
 from shardgraph.forget.bench import Bench
 from shardgraph.forget.build import (
@@ -54,11 +57,14 @@ def _prototypes_without(bench: Bench, leaving: list[tuple[str, str]]) -> Prototy
     if row is None or row[0] != prototypes_key(store, bench.config):
         return None
     try:
-        rest = load_prototypes(store.root, row[1])
-        for unit in sorted({unit for _, unit in leaving if unit.startswith("shard:")}):
-            samples = store.read(unit, settled=True)  # what is subtracted must be what was added
-            gone = {sample for sample, where in leaving if where == unit}
-            rest = rest.minus(samples.take([i for i, sample in enumerate(samples.ids) if sample in gone]))
-        return rest
+        return load_prototypes(store.root, row[1]).without(_samples(store, leaving))
     except DamagedFile:
         return None
+
+
+def _samples(store: Store, leaving: list[tuple[str, str]]) -> Iterator[Samples]:
+    """The leaving samples that the prototypes count, file by file."""
+    for unit in sorted({unit for _, unit in leaving if unit.startswith("shard:")}):
+        samples = store.read(unit, settled=True)  # what is subtracted must be what was added
+        gone = {sample for sample, where in leaving if where == unit}
+        yield samples.take([i for i, sample in enumerate(samples.ids) if sample in gone])

@@ -35,18 +35,20 @@ class Discriminant:
 def discriminant(prototypes: Prototypes, shrinkage: float | None = None) -> Discriminant:
     """The discriminant of these sums; a function of them alone."""
     assert prototypes.outer is not None
-    counts = prototypes.counts.astype(np.float64)
-    means = prototypes.sums / counts[:, None] / SCALE
+    counts = torch.from_numpy(prototypes.counts).double()
+    means = torch.from_numpy(prototypes.sums) / counts[:, None] / SCALE
     if shrinkage is None:
-        shrinkage = _shrinkage(means.shape[1], counts)
-    between = (means * counts[:, None]).T @ means
-    within = (prototypes.products() / float(SCALE) ** 2 - between) / max(counts.sum() - len(counts), 1.0)
-    spread = np.trace(within) / len(within)
-    shrunk = (1 - shrinkage) * within
-    shrunk[np.diag_indices_from(shrunk)] += shrinkage * spread if spread > 1e-12 else 1.0  # one sample a class
-    factor = torch.linalg.cholesky(torch.from_numpy(shrunk))
-    weights = torch.cholesky_solve(torch.from_numpy(means.T.copy()), factor)
-    biases = -0.5 * (torch.from_numpy(means.T.copy()) * weights).sum(dim=0)
+        shrinkage = _shrinkage(means.shape[1], prototypes.counts)
+    freedom = max(float(counts.sum()) - len(counts), 1.0)
+    square = torch.from_numpy(prototypes.products()).div_(float(SCALE) ** 2)  # large: changed in place from here on
+    spread = float((square.diagonal() - counts @ means.square()).mean()) / freedom
+    rest = (1 - shrinkage) / freedom
+    shrunk = square.addmm_((means * counts[:, None]).T, means, beta=rest, alpha=-rest)
+    shrunk.diagonal().add_(shrinkage * spread if spread > 1e-12 else 1.0)  # 1.0: one sample a class
+    factor = torch.linalg.cholesky(shrunk.mT)  # which looks at the lower triangle alone
+    half = torch.linalg.solve_triangular(factor, means.T, upper=False)
+    weights = torch.linalg.solve_triangular(factor.mT, half, upper=True)
+    biases = -0.5 * (means.T * weights).sum(dim=0)
     return Discriminant(weights.float(), biases.float(), prototypes.expansion)
 
 

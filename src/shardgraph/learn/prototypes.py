@@ -22,7 +22,7 @@ from shardgraph.learn.expansion import expand
 
 SCALE = 2**15
 MANY = 2048  # rows that are summed at a time
-FEW = 2  # rows whose outer products are added one by one: more are faster in one product
+FEW = 4  # rows whose outer products are added one by one: more are faster in one product
 _NOTHING = np.zeros(0, np.int64)
 BLOCK = 2**20  # rows of one product: float64 products of integers are exact while sums stay below 2^53
 
@@ -61,11 +61,15 @@ class Prototypes:
 
     def plus(self, samples: Samples) -> "Prototypes":
         """With these samples."""
-        return self._changed(samples.labels, describe(samples, self.expansion), 1)
+        return self._counted([samples], 1)
 
     def minus(self, samples: Samples, device: str = "cpu") -> "Prototypes":
         """Without these samples; a class that has none left is gone."""
-        return self._changed(samples.labels, describe(samples, self.expansion, device), -1, device)
+        return self.without([samples], device)
+
+    def without(self, parts: Iterable[Samples], device: str = "cpu") -> "Prototypes":
+        """Without the samples of all parts."""
+        return self._counted(parts, -1, device)
 
     def vectors(self) -> np.ndarray:
         """The unit vectors of the class means [K, F] float32, for the cosine."""
@@ -74,14 +78,12 @@ class Prototypes:
         return (sums / np.where(norms > 0, norms, 1)).astype(np.float32)
 
     def products(self) -> np.ndarray:
-        """The sum of all outer products as a square [F, F] float64; exact while it stays below 2^53."""
+        """The sum of all outer products [F, F] float64, the upper triangle alone; exact while it stays below 2^53."""
         assert self.outer is not None
-        size = self.sums.shape[1]
+        size, end = self.sums.shape[1], 0
         square = np.zeros((size, size))
-        square.put(_triangle(size), self.outer)
-        diagonal = square.diagonal().copy()
-        square += square.T.copy()
-        np.fill_diagonal(square, diagonal)
+        for i in range(size):
+            square[i, i:] = self.outer[end : (end := end + size - i)]
         return square
 
     def to_bytes(self) -> bytes:
@@ -108,9 +110,20 @@ class Prototypes:
     def digest(self) -> str:
         return digest_of_pieces(self.pieces())
 
-    def _changed(self, labels: Sequence[str], quantised: np.ndarray, sign: int, device: str = "cpu") -> "Prototypes":
-        if not len(labels):
-            return self
+    def _counted(self, parts: Iterable[Samples], sign: int, device: str = "cpu") -> "Prototypes":
+        """With the parts' samples added or subtracted, many at a time."""
+        prototypes = self
+        labels: list[str] = []
+        quantised: list[np.ndarray] = []
+        for piece in chain.from_iterable(map(_pieces, parts)):
+            labels += piece.labels
+            quantised.append(describe(piece, self.expansion, device))
+            if len(labels) >= MANY:
+                prototypes = prototypes._changed(labels, np.concatenate(quantised), sign, device)
+                labels, quantised = [], []
+        return prototypes._changed(labels, np.concatenate(quantised), sign, device) if labels else prototypes
+
+    def _changed(self, labels: Sequence[str], quantised: np.ndarray, sign: int, device: str) -> "Prototypes":
         classes = tuple(sorted({*self.classes, *labels}))
         index = {label: i for i, label in enumerate(classes)}
         sums = np.zeros((len(classes), quantised.shape[1]), np.int64)
@@ -133,16 +146,7 @@ def total(
 ) -> Prototypes:
     """The prototypes of all samples of the parts, the same on any device; an expansion goes with the second order."""
     expansion = expansion if second_order else 0
-    prototypes = Prototypes(outer=_NOTHING if second_order else None, expansion=expansion)
-    labels: list[str] = []
-    quantised: list[np.ndarray] = []
-    for piece in chain.from_iterable(map(_pieces, parts)):
-        labels += piece.labels
-        quantised.append(describe(piece, expansion, device))
-        if len(labels) >= MANY:
-            prototypes = prototypes._changed(labels, np.concatenate(quantised), 1, device)
-            labels, quantised = [], []
-    return prototypes._changed(labels, np.concatenate(quantised), 1, device) if labels else prototypes
+    return Prototypes(outer=_NOTHING if second_order else None, expansion=expansion)._counted(parts, 1, device)
 
 
 def _pieces(samples: Samples) -> Iterator[Samples]:
