@@ -8,7 +8,7 @@ import typer
 import shardgraph
 from shardgraph.cli.flags import recipe_of, terms_of, topology_of
 from shardgraph.cli.opening import opened
-from shardgraph.cli.options import As, Columns, ExecutorKind, Json, RayAddress, RayStorage, Where, Workers
+from shardgraph.cli.options import ANYWHERE, As, Columns, Json, Machines, Where
 from shardgraph.cli.output import print_facts, print_json, print_table
 from shardgraph.cli.predictions import Prediction, best, check_suffix, write
 from shardgraph.errors import InputError
@@ -120,10 +120,7 @@ def train(
             show_default="as before; at first, a GPU if there is one",
         ),
     ] = None,
-    workers: Workers = None,
-    executor: ExecutorKind = None,
-    ray_address: RayAddress = None,
-    ray_storage: RayStorage = None,
+    on: Machines = ANYWHERE,
     as_json: Json = False,
 ) -> None:
     """Place what waits in the inbox and train the groups that are missing."""
@@ -150,9 +147,7 @@ def train(
     terms = terms_of(epsilon, delta, allowed, every=private_edges, **changes)
     if device not in (None, "cpu", "cuda"):
         raise InputError(f"device must be cpu or cuda, got {device!r}")
-    with opened(
-        workspace, workers, device=device, executor=executor, ray_address=ray_address, ray_storage=ray_storage
-    ) as ws:
+    with opened(workspace, on, device=device) as ws:
         manifest = ws.train(graph, how, privacy=terms, budget=allowed, rebuild=rebuild)
         samples = ws.counts()
         private = ws.config.the_privacy()
