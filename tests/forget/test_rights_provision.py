@@ -16,42 +16,23 @@ from shardgraph.forget.provision import provisioned_groups, strays
 from shardgraph.forget.request import ForgetRequest
 from shardgraph.forget.workspace import Workspace
 from shardgraph.graph import Bilevel, BilevelAcross, BySource, Complete, OwnGraph, ShardGraph
+from tests.forget.conftest import ROWS, of
 from tests.strategies import (
     LABELS,
-    QUICK,
+    RING,
     SOURCES,
     Row,
     all_bytes,
     embed,
     interrupted,
-    many,
     promised_files,
     recipes,
     rows,
     topologies,
 )
 
-ROWS = [*many(24), *many(6, split="test")]
-RING = OwnGraph(ShardGraph(SOURCES, frozenset({("ann", "bob"), ("bob", "web"), ("web", "ann")})))
 ACROSS = BilevelAcross(2, 1)  # two cliques of three shards, one a source
 MANY = [RING, BilevelAcross(2, 2), Bilevel(2, 2), Complete(3), BySource(safe=("ann", "bob"))]
-
-
-@pytest.fixture
-def trained(create):
-    """Makes trained workspaces of some rows."""
-
-    def make(topology, rows=ROWS, name="ws", recipe=QUICK):
-        workspace = create(name, classes=LABELS)
-        workspace.add(embed(rows))
-        workspace.train(topology, recipe)
-        return workspace
-
-    return make
-
-
-def of(*sources, rows=ROWS):
-    return [row for row in rows if row.source in sources]
 
 
 def provisioned_files(root):
