@@ -1,10 +1,10 @@
 """Throughput of embedding, decoding included, against the bare network's forward passes in the same run.
 
-    python benchmarks/embedding.py [--rounds 5] [--json FILE]
+    python benchmarks/embedding.py [--rounds 3] [--json FILE]
 
 Prints `bench NAME RATIO WANTED` a line: samples a second through `embed` (decode or tokenise, pass,
 collect), over samples a second through the network alone on the same inputs, prepared beforehand, with
-the same batch shapes and as many passes side by side. After a round that does not count, short rounds
+the same batch shapes and as many passes side by side. After a round that does not count, rounds
 alternate, also in which of them is first, and the median ratio counts, so that a busy machine slows both
 alike. The JSON also has `ratio_processor`, of processor seconds, which other
 programs disturb less, and `ratio_to_plain`: against what one would write without us, batches of 32 one after
@@ -123,12 +123,12 @@ def ratio(ours: list[float], theirs: list[float]) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     report = {}
     for name, spec, payloads in (
-        ("embedding_images", "efficientnet-lite0", jpegs(128)),
+        ("embedding_images", "efficientnet-lite0", jpegs(256)),
         ("embedding_texts", "minilm", sentences(4096)),
     ):
         found = compare(load_backbone(spec, device="cpu"), payloads, options.rounds)

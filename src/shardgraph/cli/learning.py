@@ -10,7 +10,7 @@ from shardgraph.cli.flags import recipe_of, terms_of, topology_of
 from shardgraph.cli.opening import opened
 from shardgraph.cli.options import ANYWHERE, As, Columns, Json, Machines, Where
 from shardgraph.cli.output import print_facts, print_json, print_table
-from shardgraph.cli.predictions import Prediction, best, check_suffix, write
+from shardgraph.cli.predictions import Prediction, best, check_place, write
 from shardgraph.errors import InputError
 
 PRIVATE = "Private edges (fixed by the first train, but for the budget)"
@@ -184,7 +184,8 @@ def evaluate(workspace: Where, as_: As = None, as_json: Json = False) -> None:
         print_json(facts)
     else:
         right = f"{facts['accuracy']:.2%} ({facts['correct']} of {facts['samples']})"
-        print_facts("evaluated", [("accuracy", right), ("model", facts["model_digest"])])
+        strange = [("of classes that the model does not have", facts["unknown"])] if facts["unknown"] else []
+        print_facts("evaluated", [("accuracy", right), *strange, ("model", facts["model_digest"])])
 
 
 def predict(
@@ -205,7 +206,7 @@ def predict(
     if (data is None) == (not text):
         raise typer.BadParameter("give data to predict, or --text, one of them")
     if out is not None:
-        check_suffix(out)
+        check_place(out)
     with opened(workspace) as ws:
         model = ws.model() if as_ is None else ws.model_for(as_)
         asked = texts(ws, text or ()) if data is None else queries(ws, data, column or ())

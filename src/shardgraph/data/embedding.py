@@ -140,7 +140,7 @@ def _keep_freed_memory() -> None:
     """Have the memory of a pass serve the next, where it would go back to the system and come again, page by page.
 
     glibc keeps what is smaller than the largest block that was ever freed, up to 32 MiB (mallopt(3), on
-    M_MMAP_THRESHOLD): so one is freed. It saves thousands of page faults a picture, a tenth of its time.
+    M_MMAP_THRESHOLD): so one is freed. It saves thousands of page faults a picture.
     """
     np.empty(_KEPT, np.uint8)
 

@@ -34,7 +34,9 @@ def serve(
     """Serve until told to end. Another address than loopback needs tokens, for those without one can do everything."""
     with Workspace(root, device=device) as workspace:
         if not is_loopback(host) and not any_token(workspace.catalogue):
-            raise ConfigError(f"{host} can be reached by others, and this workspace has no tokens: make one first")
+            raise ConfigError(
+                f"{host} can be reached by others, and this workspace has no tokens: make one with `shardgraph token`"
+            )
         workspace.check_numerics()
         with workspace.serving_lock(), listening(host, port) as listener:
             if record is not None:
