@@ -32,6 +32,8 @@ def serve(
     originals: Path | None = None,
 ) -> None:
     """Serve until told to end. Another address than loopback needs tokens, for those without one can do everything."""
+    if originals is not None and not originals.is_dir():
+        raise ConfigError(f"the originals must lie in a folder, {originals} is none: name another, or leave it out")
     with Workspace(root, device=device) as workspace:
         if not is_loopback(host) and not any_token(workspace.catalogue):
             raise ConfigError(

@@ -268,6 +268,8 @@ def test_what_the_other_roles_see_is_as_accessible(entered, role, viewport, sche
         wrong += troubles(page)
     for path, buttons in PRESSED[role].items():
         page.goto(f"/pages{path}")
+        if path == "/forget":
+            page.get_by_label("whose name begins with").fill("sample")
         for name in buttons:
             page.get_by_role("button", name=name).first.click()
             wrong += troubles(page)
