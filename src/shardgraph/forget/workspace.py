@@ -47,7 +47,8 @@ from shardgraph.learn.private.budget import Budget
 from shardgraph.learn.private.terms import PrivacyTerms
 from shardgraph.learn.recipe import Recipe
 
-RETRIES, PAUSE = 40, 0.05  # to load a model while another process writes
+RETRIES, PAUSE = 400, 0.05  # to load a model while another process withdraws samples: that may take a while
+TORN = 40  # of them, for a file that looks torn: then it is, and nobody is about to replace it
 
 
 class Workspace(Attended, Consumers):
@@ -167,8 +168,8 @@ class Workspace(Attended, Consumers):
                 config = Config.load(self.root)
                 self._model = served_model(self.store, config, self._shelf, best_device())
                 self._key = key
-            except (DamagedFile, WorkspaceBusy):
-                if not left:
+            except (DamagedFile, WorkspaceBusy) as error:
+                if not left or (isinstance(error, DamagedFile) and left < RETRIES - TORN):
                     raise
                 time.sleep(PAUSE)
         assert self._model is not None
