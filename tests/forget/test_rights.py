@@ -258,7 +258,7 @@ def test_a_sample_that_waits_to_be_forgotten_is_not_used(trained, provisioned):
 def test_sums_that_were_changed_equal_sums_made_anew(trained, monkeypatch):
     """Through grants, revocations, waiting samples, forgets and a return with other contents, in one process."""
     described, was = [], prototypes.describe
-    monkeypatch.setattr(prototypes, "describe", lambda s, e: described.append(len(s)) or was(s, e))
+    monkeypatch.setattr(prototypes, "describe", lambda s, *how: described.append(len(s)) or was(s, *how))
     workspace = trained(BySourceBilevel(2, 1))
 
     def check(most):

@@ -160,14 +160,13 @@ class Workspace(Attended, Consumers):
 
     def model(self) -> Model:
         """The served model, whole in memory; read anew when the manifest has changed, or what is withheld."""
+        if self._model is not None and self._key == served_key(self.store):
+            return self._model
         for left in reversed(range(RETRIES)):  # a writer may be replacing files just now
-            key = served_key(self.store)
-            if self._model is not None and self._key == key:
-                return self._model
             try:
                 config = Config.load(self.root)
-                self._model = served_model(self.store, config, self._shelf, best_device())
-                self._key = key
+                self._key, self._model = served_model(self.store, config, self._shelf, best_device())
+                break
             except (DamagedFile, WorkspaceBusy) as error:
                 if not left or (isinstance(error, DamagedFile) and left < RETRIES - TORN):
                     raise
