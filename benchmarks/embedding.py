@@ -4,8 +4,9 @@
 
 Prints `bench NAME RATIO WANTED` a line: samples a second through `embed` (decode or tokenise, pass,
 collect), over samples a second through the network alone on the same inputs, prepared beforehand, with
-the same batch shapes and as many passes side by side. Rounds alternate, and the median ratio counts, so
-that a busy machine slows both alike. The JSON also has `ratio_processor`, of processor seconds, which other
+the same batch shapes and as many passes side by side. After a round that does not count, rounds
+alternate, also in which of them is first, and the median ratio counts, so that a busy machine slows both
+alike. The JSON also has `ratio_processor`, of processor seconds, which other
 programs disturb less, and `ratio_to_plain`: against what one would write without us, batches of 32 one after
 the other, each with all threads.
 """
@@ -102,15 +103,17 @@ def compare(backbone: Backbone, payloads: Sequence[Payload], rounds: int) -> dic
     for batch in inputs:
         shapes[batch.shape[1:]].extend(batch.unbind())
     wide = [torch.stack(rows[i : i + 32]) for rows in shapes.values() for i in range(0, len(rows), 32)]
-    for _ in range(rounds):
-        for name, work in (
-            ("bare", lambda: bare(backbone, inputs)),
-            ("embed", lambda: list(embed(records, backbone))),
-            ("plain", lambda: plain(backbone, wide)),
-        ):
-            wall, processor = seconds(work)
-            found[name].append(n / wall)
-            found[f"{name}_processor"].append(n / processor)
+    works = {
+        "bare": lambda: bare(backbone, inputs),
+        "embed": lambda: list(embed(records, backbone)),
+        "plain": lambda: plain(backbone, wide),
+    }
+    for turn in range(rounds + 1):
+        for name in sorted(works, reverse=turn % 2 == 0):
+            wall, processor = seconds(works[name])
+            if turn:
+                found[name].append(n / wall)
+                found[f"{name}_processor"].append(n / processor)
     return dict(found)
 
 

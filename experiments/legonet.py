@@ -63,6 +63,10 @@ class Lego:
         sizes = [len(own) for own in self.shards.values()]
         return sum(size * size for size in sizes) / sum(sizes)
 
+    def storage(self) -> int:
+        """Bytes of all sub-models."""
+        return sum(len(adapters.to_bytes()) for adapters in self.adapters.values())
+
     def predict(self, samples: Samples) -> list[str]:
         """The predicted class of every sample."""
         model = Model.assemble(self.adapters, self.prototypes, self.recipe, self.seed, self.device)

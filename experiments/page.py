@@ -8,7 +8,20 @@ import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from experiments import accuracy, adapters, cost, domains, fine, graphs, instant, prototypes, runs, second
+from experiments import (
+    accuracy,
+    adapters,
+    cost,
+    domains,
+    fine,
+    graphs,
+    instant,
+    others,
+    private,
+    prototypes,
+    runs,
+    second,
+)
 from experiments.cache import demo
 from experiments.records import RUNS, Records
 from experiments.shown import Shown
@@ -16,7 +29,7 @@ from experiments.shown import Shown
 RESULTS = Path(__file__).parent / "results"
 EXPERIMENTS: dict[str, Callable[[Records], Shown]] = {
     module.__name__.rpartition(".")[2]: module.show
-    for module in (second, accuracy, cost, fine, instant, adapters, prototypes, domains, graphs)
+    for module in (second, accuracy, cost, fine, instant, adapters, prototypes, domains, graphs, others, private)
 }
 
 HEAD = """# Results
@@ -39,9 +52,11 @@ def quick(names: Iterable[str]) -> Records:
     wanted = set(names)
     with tempfile.TemporaryDirectory() as folder:
         book = runs.Book(Path(folder) / "digits--pixels.jsonl")
-        if wanted != {"graphs"}:
+        if wanted - {"graphs", "private"}:
             studies = [study for study in runs.STUDIES if study in wanted]
             runs.run(demo(), book, "cpu", (1, 8, 64, 256), "adapters" in wanted, studies, seeds=(0, 1))
+        if "private" in wanted:
+            book.add(private.measured(demo(), 1, seeds=(0,), ks=(1, 8)))
         return Records({"digits--pixels": book.records})
 
 

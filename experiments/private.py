@@ -1,9 +1,9 @@
 """SAFE-DP: accuracy against the number of requests served, on n = 8 shards that all learn from each other.
 
-    python -m experiments.private --cache CACHE --workers 16    runs, writes results/private-runs.json, shows
+    python -m experiments.private --cache CACHE --workers 16    runs, writes its records to results/runs
     python -m experiments.private --cache CACHE --held-out      settings are chosen so; prints, writes nothing
     python -m experiments.private --calibrate                   needs dp-accounting; writes private_noise.json
-    python -m experiments.private                               shows what was written
+    shardgraph experiment private                               shows what was written
 
 CACHE holds Stanford Cars as `experiments.cache` embeds it. Training needs torch, numpy and safetensors alone: the noise
 is read from private_noise.json. For each k it is that of the largest epsilon that serves k requests under the paper's
@@ -29,7 +29,9 @@ from typing import Any
 
 import numpy as np
 
-from experiments.cache import load
+from experiments.cache import Data, load
+from experiments.records import RUNS, Records, title
+from experiments.runs import Book, Record
 from experiments.shown import Shown, Table
 from shardgraph.data.samples import Samples
 from shardgraph.digest import generator
@@ -46,8 +48,6 @@ from shardgraph.learn.recipe import Recipe
 NOISE = Path(__file__).with_name("private_noise.json")
 SHARDS, KS, DELTAS, SEEDS = 8, (1, 2, 4, 8, 16), (1e-10, 1e-11, 1e-12, 1e-13), (0, 1, 2)
 RECIPE = Recipe(name="private", adapter="linear", loss="bce", lr=1e-3, expansion=0)
-RESULTS = Path(__file__).with_name("results")
-RUNS = RESULTS / "private-runs.json"
 NOTHING = 1e-12
 
 
@@ -103,7 +103,7 @@ def figure(
     """A row for each model: its accuracy with prototypes and without, the mean over seeds and their spread."""
     train, test = light(train), light(test)
     done: dict[tuple[str, int, int], dict[str, Adapters]] = {}
-    for task, adapters in _run(list(tasks(seeds)), train, noise, privacy, workers):
+    for task, adapters in _run(list(tasks(seeds, tuple(noise))), train, noise, privacy, workers):
         done.setdefault((task.kind, task.k, task.seed), {})[task.shard or "all"] = adapters
     sums = total([train], second_order=True)
     rows: dict[tuple[str, int], list[tuple[float, float]]] = {}
@@ -113,13 +113,13 @@ def figure(
     return [_row(kind, k, np.array(found)) for (kind, k), found in sorted(rows.items())]
 
 
-def tasks(seeds: Sequence[int] = SEEDS) -> Iterator[Task]:
+def tasks(seeds: Sequence[int] = SEEDS, ks: Sequence[int] = KS) -> Iterator[Task]:
     """Every group that the figure needs, the largest first."""
     names = Complete(SHARDS).graph(()).shards
     for seed in seeds:
         yield Task(seed, "exact")
     for seed in seeds:
-        yield from (Task(seed, "private", name, k) for k in KS for name in names)
+        yield from (Task(seed, "private", name, k) for k in ks for name in names)
         yield from (Task(seed, kind, name) for kind in ("own-only", "SISA") for name in names)
 
 
@@ -183,18 +183,33 @@ def _run(
         yield from pool.imap_unordered(_work, todo)
 
 
-def show(found: dict) -> Shown:
-    """The figure and both tables, from what `main` wrote."""
-    terms = {row["k"]: row for row in found["noise"]["rows"]}
-    seeds = found["rows"][0]["seeds"]
+def measured(data: Data, workers: int, seeds: Sequence[int] = SEEDS, ks: Sequence[int] = KS) -> list[Record]:
+    """The figure's records for a data set, with the noise that was calibrated."""
+    known, privacy = calibrated_noise(), PrivateRecipe()
+    assert (known["rate"], known["steps"]) == (privacy.rate, privacy.steps), "calibrate the noise anew"
+    noise = {row["k"]: row["noise"] for row in known["rows"] if row["k"] in ks}
+    rows = figure(data.train, data.test, noise, privacy, workers, seeds)
+    return [{"study": "private", "rival": row["kind"], **row} for row in rows]
+
+
+def calibrated_noise() -> dict:
+    """What `--calibrate` wrote."""
+    return json.loads(NOISE.read_text())
+
+
+def show(records: Records) -> Shown:
+    """The figure and both tables."""
+    name = next(name for name in records.sets if any(records.of(name, study="private")))
+    found = list(records.of(name, study="private"))
+    terms = {row["k"]: row for row in calibrated_noise()["rows"]}
     about = (
-        f"Accuracy on {found['data']} with {SHARDS} shards, %, mean and standard deviation over {seeds} seeds. k "
-        "is the number of single samples that may leave a clique before its adapters are trained anew, under the "
-        "paper's budget (30, 1), which is vacuous in beta; epsilon is the largest that serves k. Linear adapters on "
-        "pooled features. Paper, ViT-L/16: 62.1 exact, 51.0 at k = 8."
+        f"Accuracy on {title(name)} with {SHARDS} shards, %, mean and standard deviation over {found[0]['seeds']} "
+        "seeds. k is the number of single samples that may leave a clique before its adapters are trained anew, under "
+        "the paper's budget (30, 1), which is vacuous in beta; epsilon is the largest that serves k. Linear adapters "
+        "on pooled features. Paper, ViT-L/16: 62.1 exact, 51.0 at k = 8."
     )
     rows = []
-    for row in found["rows"]:
+    for row in found:
         at = terms.get(row["k"], {})
         numbers = [f"{at['epsilon']:.3g}", f"{at['delta']:.0e}", f"{at['noise']:.1f}"] if at else ["", "", ""]
         both = [f"{100 * row[n]['mean']:.1f} ± {100 * row[n]['spread']:.1f}" for n in ("adapters", "with_prototypes")]
@@ -205,7 +220,7 @@ def show(found: dict) -> Shown:
         Table("Accuracy", columns, rows),
         Table("k under (30, 1)", ["epsilon", *(f"delta {delta:.0e}" for delta in DELTAS)], counts),
     ]
-    return Shown("private", about, tables, lambda figure: _draw(figure, found["rows"]), (9, 4))
+    return Shown("private", about, tables, lambda figure: _draw(figure, found), (9, 4))
 
 
 def _draw(figure: Any, rows: list[dict]) -> None:
@@ -228,28 +243,24 @@ def main() -> None:
     parser.add_argument("--data", default="cars196--efficientnet-lite2", help="the data set's folder in it")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--seeds", type=int, default=len(SEEDS), help="how many")
-    parser.add_argument("--out", type=Path, default=RUNS)
+    parser.add_argument("--out", type=Path, default=RUNS, help="the folder of records")
     parser.add_argument("--held-out", action="store_true")
     parser.add_argument("--calibrate", action="store_true")
-    arguments, privacy = parser.parse_args(), PrivateRecipe()
+    arguments = parser.parse_args()
+    if arguments.cache is None and not arguments.calibrate:
+        parser.error("--cache says where the embeddings are; or give --calibrate")
     if arguments.calibrate:
-        NOISE.write_text(json.dumps(calibrated(privacy), indent=1) + "\n")
+        NOISE.write_text(json.dumps(calibrated(PrivateRecipe()), indent=1) + "\n")
         return
-    if arguments.cache is not None:
-        known = json.loads(NOISE.read_text())
-        assert (known["rate"], known["steps"]) == (privacy.rate, privacy.steps), "calibrate the noise anew"
-        data = load(arguments.cache, arguments.data)
-        data = data.held_out() if arguments.held_out else data
-        noise = {row["k"]: row["noise"] for row in known["rows"]}
-        rows = figure(data.train, data.test, noise, privacy, arguments.workers, range(arguments.seeds))
-        found = {"data": f"{data.name} ({data.backbone})", "noise": known, "privacy": privacy.to_json(), "rows": rows}
+    data, book = load(arguments.cache, arguments.data), Book(arguments.out / f"{arguments.data}.jsonl")
+    data = data.held_out() if arguments.held_out else data
+    if arguments.held_out or not book.has(study="private"):
+        found = measured(data, arguments.workers, range(arguments.seeds))
         if arguments.held_out:
-            print(show(found).markdown(None))
+            print(show(Records({data.name: found})).markdown(None))
             return
-        arguments.out.write_text(json.dumps(found, indent=1) + "\n")
-    shown = show(json.loads(arguments.out.read_text()))
-    shown.write(RESULTS)
-    print(shown.markdown(None))
+        book.add(found)
+    print(show(Records({arguments.data: book.records})).markdown(None))
 
 
 if __name__ == "__main__":

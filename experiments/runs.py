@@ -33,7 +33,7 @@ from shardgraph.learn.prototypes import SCALE, Prototypes, describe, total
 from shardgraph.learn.recipe import LINEAR, Recipe
 
 SEEDS = (0, 1, 2)
-STUDIES = ("instant", "fine", "domains")
+STUDIES = ("instant", "fine", "domains", "others")
 INSTANT, FINE = ("SAFE", "SISA", "ProtoSISA", "Ours"), ("NoprotoSAFE", "SAFE", "Ours")  # who is in these
 CHUNK = 512  # test samples in one pass
 Record = dict[str, Any]
@@ -268,6 +268,10 @@ def run(
                 who = [name for name in everyone if not book.has(study=study, seed=seed, rival=name)]
                 if study in studies and who:
                     book.add([{"study": study, **record} for record in take(bench, seed, n, who)])
+            if "others" in studies and not book.has(study="others", seed=seed):
+                from experiments.others import others  # which is made of what is above
+
+                book.add([{"study": "others", **record} for record in others(data, seed, device)])
             several = len(set(data.train.sources)) > 1
             if "domains" in studies and several and not book.has(study="domains", seed=seed):
                 from experiments.domains import domains  # which is made of what is above

@@ -28,6 +28,7 @@ from shardgraph.learn.recipe import Recipe
 
 SOURCES = ("ann", "bob", "web")
 LABELS = ("ant", "bee", "cat", "dog")
+RING = OwnGraph(ShardGraph(SOURCES, frozenset({("ann", "bob"), ("bob", "web"), ("web", "ann")})))
 SUBJECTS = ("", "p1", "p2")
 DIM = 8
 

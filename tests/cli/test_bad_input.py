@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from shardgraph.data.lock import WriteLock
 from tests.cli.conftest import Ran, arrays, run
@@ -125,6 +126,33 @@ def test_bad_paths(ws: Path, tmp_path: Path):
     refused(ws, "predict", ws, saved(tmp_path), "--out", tmp_path / "p.xlsx")
 
 
+def test_a_place_to_write_to_that_is_not_there_is_found_before_the_work(ws: Path, tmp_path: Path):
+    place = tmp_path / "nowhere"
+    assert "nowhere does not" in refused(ws, "predict", ws, saved(tmp_path), "--out", place / "p.csv").err
+    assert "nowhere does not" in refused(ws, "report", ws, "--out", place / "r.html").err
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_gpu_that_is_not_there(tmp_path: Path, data: Path):
+    ws = tmp_path / "ws"
+    run("init", ws, "--seed", 1)
+    run("add", ws, data / "data.npz")
+    assert "no GPU" in refused(ws, "train", ws, "--coarse", 2, "--device", "cuda").err
+    for device, word in (("cuda", "no GPU"), ("tpu", "'tpu'")):
+        made = run("init", tmp_path / "new", "--backbone", "efficientnet-lite0", "--device", device)
+        assert made.code == 1 and word in made.err and "choose cpu" in made.err
+        assert not (tmp_path / "new").exists()
+
+
+def test_held_out_samples_of_classes_that_the_model_does_not_have_are_counted(ws: Path, tmp_path: Path):
+    assert run("evaluate", ws, "--json").json["unknown"] == 0 and "does not have" not in run("evaluate", ws).out
+    stranger = saved(tmp_path, labels=np.array(["ant", "yak", "zebu"]), split=np.array(["train", "test", "test"]))
+    assert run("add", ws, stranger).code == 0
+    found = run("evaluate", ws, "--json").json
+    assert (found["unknown"], found["samples"]) == (2, 14)
+    assert "classes that the model does not have    2" in run("evaluate", ws).out
+
+
 def test_a_torn_and_a_tampered_shard(ws: Path):
     path = next((ws / "shards").rglob("*.safetensors"))
     whole = path.read_bytes()
@@ -164,7 +192,7 @@ def test_too_little_disk(ws: Path, data: Path, monkeypatch: pytest.MonkeyPatch):
 
 def test_a_workspace_of_a_newer_version_or_none(ws: Path, tmp_path: Path):
     assert "init" in run("status", tmp_path / "nowhere").err
-    assert run("status", Path(__file__)).code == 1
+    assert "no workspace" in run("status", Path(__file__)).err
     config = ws / "config.json"
     config.write_text(json.dumps(json.loads(config.read_text()) | {"format": 99}))
     assert "99" in refused(ws, "status", ws).err

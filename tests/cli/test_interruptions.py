@@ -22,7 +22,9 @@ def test_ctrl_c_ends_with_130_and_the_next_command_goes_on(tmp_path: Path, data:
     run("init", ws, "--seed", 1)
     run("add", ws, data / "data.npz")
     words = ["train", str(ws), "--coarse", "2", "--epochs", "1000000", "--workers", "1"]
-    with subprocess.Popen([*SHARDGRAPH, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    heeded = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # noqa: E731  which a shell's background jobs ignore
+    with subprocess.Popen([*SHARDGRAPH, *words], **pipes, preexec_fn=heeded) as process:
         _wait_for(lambda: json.loads((ws / "config.json").read_text())["recipe"])
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)

@@ -55,8 +55,20 @@ def test_unreadable_images_are_named_and_skipped_only_when_asked(ws: Path, photo
     (photos / "school-0" / "dark" / "torn.png").write_bytes(b"\x89PNG")
     refused = run("add", ws, photos, "--json")
     assert refused.code == 1 and refused.json["ids"] == ["school-0/dark/torn.png"]
+    assert "--skip-bad" in refused.json["error"] and "the others were added" in refused.json["error"]
     skipped = run("add", ws, photos, "--skip-bad", "--json").json
     assert skipped["waiting"] == 12 and list(skipped["skipped"]) == ["school-0/dark/torn.png"]
+
+
+def test_embeddings_from_elsewhere_are_refused_with_what_to_do(ws: Path, data: Path):
+    refused = run("add", ws, data / "data.npz")
+    assert refused.code == 1 and "data.npz" in refused.err and "--backbone precomputed" in refused.err
+
+
+def test_a_table_that_lacks_a_column_says_how_to_name_it(ws: Path, tmp_path: Path):
+    (tmp_path / "t.csv").write_text("path,kind\na.png,x\n")
+    refused = run("add", ws, tmp_path / "t.csv")
+    assert refused.code == 1 and all(word in refused.err for word in ("'label'", "'kind'", "--column"))
 
 
 def test_adding_the_same_folder_twice_is_an_error(ws: Path, photos: Path):

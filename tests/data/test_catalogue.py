@@ -5,7 +5,7 @@ import random
 import pytest
 
 from shardgraph.data.catalogue import Catalogue
-from shardgraph.errors import DamagedFile
+from shardgraph.errors import DamagedFile, WorkspaceError
 
 
 @pytest.fixture
@@ -108,3 +108,10 @@ def test_what_is_no_catalogue_is_told_apart(tmp_path):
     (tmp_path / "catalog.sqlite").write_bytes(b"no database" * 100)
     with pytest.raises(DamagedFile, match=r"catalog\.sqlite"):
         Catalogue(tmp_path / "catalog.sqlite")
+
+
+def test_a_catalogue_that_cannot_be_written_is_not_called_damaged(root):
+    (root / "catalog.sqlite").mkdir()
+    with pytest.raises(WorkspaceError, match=r"catalog\.sqlite must be open to writing") as problem:
+        Catalogue(root / "catalog.sqlite")
+    assert not isinstance(problem.value, DamagedFile)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from experiments.private import KS, NOISE, SHARDS, figure, show, tasks
+from experiments.records import Records
 from shardgraph.data.samples import from_arrays
 from shardgraph.learn.private.budget import PAPER, largest_epsilon
 from shardgraph.learn.private.recipe import PrivateRecipe
@@ -28,7 +29,7 @@ def test_every_model_is_in_the_figure_with_its_seeds():
     assert set(found) == {("exact", 0), ("own-only", 0), ("SISA", 0), *(("private", k) for k in KS)}
     assert all(row["seeds"] == 3 and 0 <= row["adapters"]["mean"] <= 1 for row in rows)
     assert found["exact", 0]["with_prototypes"]["mean"] == 1
-    shown = show({"data": "nothing real", "noise": json.loads(NOISE.read_text()), "rows": rows})
+    shown = show(Records({"nothing--real": [{"study": "private", **row} for row in rows]}))
     assert len(shown.tables[0].rows) == len(rows) and shown.tables[1].rows[1] == ["2", 12, 13, 14, 15]
 
 

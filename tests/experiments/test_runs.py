@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from experiments import page, runs
+from experiments import ablation, page, runs
 from experiments.cache import Data, demo
 from experiments.records import Records
 from experiments.rivals import RIVALS
@@ -56,3 +56,17 @@ def test_committed_records_make_every_table_and_figure(tmp_path):
         assert {path.suffix for path in written} == {".json", ".csv", ".png", ".svg"}
         assert all(len(row) == len(table.columns) for table in shown.tables for row in table.rows)
         assert json.loads(written[0].read_text())["tables"]
+
+
+def test_one_change_at_a_time_starts_from_the_default(bench, monkeypatch):
+    monkeypatch.setattr(ablation, "ADAPTERS", {"default": {}, "lr 0.03": {"lr": 0.03}, "heads of 4": {"heads": 4}})
+    monkeypatch.setattr(ablation, "PROTOTYPES", {"expansion 4": {"expansion": 4}, "mixing 1": {"mixing": 1.0}})
+    monkeypatch.setattr(ablation, "LEVELS", (1, 4))
+    found = {record["change"]: record for record in ablation.ablation(bench.data, "cpu", base=RECIPE)}
+    assert list(found) == ["default", "lr 0.03", "heads of 4", "expansion 4", "mixing 1", ablation.FIRST]
+    kept = found["default"]
+    assert all(found[change]["alone"] == kept["alone"] for change in ("expansion 4", "mixing 1"))
+    assert all(found[change]["alone"] != kept["alone"] for change in ("lr 0.03", ablation.FIRST))
+    assert len(set(found["mixing 1"]["mixed"].values())) == 1  # prototypes alone know no shards
+    shown = ablation.show(Records({"digits--pixels": [{"study": "ablation", **record} for record in found.values()]}))
+    assert shown.tables[0].rows[0][1] == f"{kept['alone']['1']:.1f}"

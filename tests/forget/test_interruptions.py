@@ -8,11 +8,11 @@ import pytest
 
 from shardgraph.forget.request import ForgetRequest
 from shardgraph.forget.workspace import Workspace
-from shardgraph.graph import Bilevel, BilevelAcross, BySource, OwnGraph, ShardGraph
+from shardgraph.graph import Bilevel, BilevelAcross, BySource
 from tests.strategies import (
     LABELS,
     QUICK,
-    SOURCES,
+    RING,
     all_bytes,
     embed,
     interrupted,
@@ -24,7 +24,6 @@ from tests.strategies import (
 ROWS = [*many(16), *many(4, split="test")]
 GONE = [ROWS[0].id, ROWS[5].id, ROWS[17].id]
 KEPT = [row for row in ROWS if row.id not in GONE]
-RING = OwnGraph(ShardGraph(SOURCES, frozenset({("ann", "bob"), ("bob", "web"), ("web", "ann")})))
 STEP = 61  # of the thousands of lines that the rooms execute, a different few for every test below
 
 

@@ -14,15 +14,14 @@ import pytest
 import shardgraph
 from shardgraph.forget.request import ForgetRequest
 from shardgraph.forget.workspace import Workspace
-from shardgraph.graph import BySource, OwnGraph, ShardGraph
+from shardgraph.graph import BySource
 from shardgraph.learn.recipe import Recipe
-from tests.strategies import LABELS, QUICK, SOURCES, embed, many, never_saw
+from tests.strategies import LABELS, QUICK, RING, embed, many, never_saw
 
 HOUSE = Path(__file__).parents[2]
 ROWS = [*many(16), *many(4, split="test")]
 LATE = [row._replace(id=f"latecomer-{i}") for i, row in enumerate(many(6))]
 GONE = [ROWS[0].id, ROWS[5].id, ROWS[17].id]
-RING = OwnGraph(ShardGraph(SOURCES, frozenset({("ann", "bob"), ("bob", "web"), ("web", "ann")})))
 
 
 def environment():

@@ -1,5 +1,7 @@
 """Under other numerics (a library was upgraded) the old model is never mixed with a new one."""
 
+import json
+
 import pytest
 import torch
 
@@ -47,6 +49,23 @@ def test_a_forget_erases_and_withdraws_and_does_not_mix(upgraded):
     assert len(models) == 2 and models.items() <= before.items(), "those that did not see it are as they were"
     assert not any(ROWS[0].id.encode() in raw for raw in after.values())
     assert len(upgraded.predict(embed(ROWS))) == 18
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_model_of_a_gpu_can_be_forgotten_from_where_there_is_none(create, fast_path):
+    workspace = create(classes=LABELS)
+    workspace.add(embed(ROWS))
+    workspace.train(BySource(), QUICK)
+    path = workspace.root / "manifest.json"
+    told = json.loads(path.read_text())
+    path.write_text(json.dumps(told | {"fingerprint": told["fingerprint"] | {"kind": "cuda", "device": "a GPU"}}))
+    assert "kind is 'cpu' here, was 'cuda'" in workspace.status()["numerics"]
+    assert workspace.forget(ForgetRequest(samples=(ROWS[0].id,))).event == "instant"
+    assert not any(ROWS[0].id.encode() in raw for raw in promised_files(workspace.root).values())
+    with pytest.raises(FingerprintError, match="--rebuild"):
+        workspace.repair()
+    workspace.train(rebuild=True)
+    assert promised_files(workspace.root) == never_saw(workspace, ROWS[1:], fast_path / "never")
 
 
 def test_verifying_says_why_it_cannot_compare(upgraded):

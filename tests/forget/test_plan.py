@@ -3,11 +3,10 @@
 import pytest
 
 from shardgraph.forget.request import ForgetRequest
-from shardgraph.graph import Bilevel, BySource, OwnGraph, ShardGraph
-from tests.strategies import LABELS, QUICK, Row, all_bytes, embed, many
+from shardgraph.graph import Bilevel, BySource
+from tests.strategies import LABELS, QUICK, RING, Row, all_bytes, embed, many
 
 ROWS = [*many(24), *many(4, split="test")]
-RING = OwnGraph(ShardGraph(("ann", "bob", "web"), frozenset({("ann", "bob"), ("bob", "web"), ("web", "ann")})))
 
 
 def trained(create, topology, **options):

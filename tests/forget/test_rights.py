@@ -14,29 +14,10 @@ from shardgraph.learn import prototypes
 from shardgraph.learn.ensemble import Model
 from shardgraph.learn.prototypes import total
 from shardgraph.learn.recipe import Recipe
-from tests.strategies import LABELS, QUICK, SOURCES, Row, embed, many
+from tests.forget.conftest import ROWS, of
+from tests.strategies import LABELS, QUICK, RING, SOURCES, Row, embed, many
 
-ROWS = [*many(24), *many(6, split="test")]
-RING = OwnGraph(ShardGraph(SOURCES, frozenset({("ann", "bob"), ("bob", "web"), ("web", "ann")})))
 CHAIN = OwnGraph(ShardGraph(SOURCES, frozenset({("ann", "bob"), ("bob", "web")})))
-
-
-@pytest.fixture
-def trained(create):
-    """Makes trained workspaces of some rows."""
-
-    def make(topology, rows=ROWS, name="ws", recipe=QUICK):
-        workspace = create(name, classes=LABELS)
-        workspace.add(embed(rows))
-        workspace.train(topology, recipe)
-        return workspace
-
-    return make
-
-
-def of(*sources, rows=ROWS):
-    """The rows of some sources."""
-    return [row for row in rows if row.source in sources]
 
 
 def groups_of(workspace, consumer):

@@ -82,3 +82,15 @@ def test_subtracting_gives_the_bytes_of_never_having_added(gone):
     left = total([whole], second_order=True, expansion=3).minus(whole.take(gone))
     kept = [i for i in range(30) if i not in gone]
     assert left.to_bytes() == total([whole.take(kept)], second_order=True, expansion=3).to_bytes()
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("tf32", [False, True])
+def test_a_gpu_gives_the_bytes_of_the_cpu(tf32):
+    whole, before = samples(dim=64), torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = tf32
+    try:
+        found = total([whole], second_order=True, expansion=16, device="cuda").to_bytes()
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = before
+    assert found == total([whole], second_order=True, expansion=16).to_bytes()

@@ -55,6 +55,11 @@ def test_another_address_than_loopback_needs_tokens(root):
     assert "Traceback" not in err
 
 
+def test_originals_that_are_nowhere_are_found_before_it_listens(root, tmp_path):
+    code, _, err = command("serve", root, "--port", 0, "--originals", tmp_path / "nowhere")
+    assert code == 1 and "nowhere is none" in err and "listening" not in err
+
+
 def test_a_certificate_is_checked_with_the_public_key_and_nothing_else(root, tmp_path):
     forgot = run("forget", root, "--sample", ROWS[0].id, "--json").json
     key = (root / "public.key").read_text().strip()

@@ -8,7 +8,7 @@ import typer
 import shardgraph
 from shardgraph.cli.failures import FAILED
 from shardgraph.cli.opening import opened
-from shardgraph.cli.options import ExecutorKind, Json, RayAddress, RayStorage, Where, Workers
+from shardgraph.cli.options import ANYWHERE, Json, Machines, Where
 from shardgraph.cli.output import as_bytes, print_facts, print_json, print_table
 from shardgraph.errors import InputError, UnknownSample, VerificationError
 
@@ -44,14 +44,11 @@ def status(workspace: Where, as_json: Json = False) -> None:
 def verify(
     workspace: Where,
     full: Annotated[bool, typer.Option("--full", help="Rebuild everything elsewhere and compare the bytes.")] = False,
-    workers: Workers = None,
-    executor: ExecutorKind = None,
-    ray_address: RayAddress = None,
-    ray_storage: RayStorage = None,
+    on: Machines = ANYWHERE,
     as_json: Json = False,
 ) -> None:
     """Check certificates, chain and files; with --full, that the retained samples give this very model."""
-    with opened(workspace, workers, executor=executor, ray_address=ray_address, ray_storage=ray_storage) as ws:
+    with opened(workspace, on) as ws:
         found = ws.verify(full=full)
     if as_json:
         wrong = [check.detail for check in found.checks if not check.ok]

@@ -10,12 +10,11 @@ import shardgraph
 from shardgraph.cli.granting import preview
 from shardgraph.cli.opening import opened
 from shardgraph.cli.options import (
-    ExecutorKind,
+    ANYWHERE,
     FromFile,
     Json,
     Label,
-    RayAddress,
-    RayStorage,
+    Machines,
     Sample,
     Shard,
     Source,
@@ -23,7 +22,6 @@ from shardgraph.cli.options import (
     Threshold,
     Where,
     WithTwins,
-    Workers,
     request_of,
 )
 from shardgraph.cli.output import print_facts, print_json, print_table, say
@@ -82,15 +80,12 @@ def forget(
     ] = False,
     reason: Annotated[str, typer.Option(help="Kept with the request; name nobody here.")] = "",
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    workers: Workers = None,
-    executor: ExecutorKind = None,
-    ray_address: RayAddress = None,
-    ray_storage: RayStorage = None,
+    on: Machines = ANYWHERE,
     as_json: Json = False,
 ) -> None:
     """Forget samples and print the certificate's number; it says which guarantee holds."""
     request = request_of(sample, source, subject, shard, label, from_file, reason)
-    with opened(workspace, workers, executor=executor, ray_address=ray_address, ray_storage=ray_storage) as ws:
+    with opened(workspace, on) as ws:
         orders = ws.plan(ws.with_twins(request, threshold) if with_twins else request)
         if orders.rows and not yes:
             _confirm(orders)
@@ -117,14 +112,11 @@ def forget(
 
 def repair(
     workspace: Where,
-    workers: Workers = None,
-    executor: ExecutorKind = None,
-    ray_address: RayAddress = None,
-    ray_storage: RayStorage = None,
+    on: Machines = ANYWHERE,
     as_json: Json = False,
 ) -> None:
     """Rebuild what `forget --instant` withdrew."""
-    with opened(workspace, workers, executor=executor, ray_address=ray_address, ray_storage=ray_storage) as ws:
+    with opened(workspace, on) as ws:
         certificate = ws.repair()
         status = ws.status()
     number = certificate.number if certificate else None

@@ -9,7 +9,7 @@ import typer
 
 import shardgraph
 from shardgraph.cli.opening import opened
-from shardgraph.cli.options import Json, Where, Workers
+from shardgraph.cli.options import Json, Machines, Where, Workers
 from shardgraph.cli.output import print_facts, print_json, print_table, say
 
 Consumer = Annotated[str, typer.Argument(metavar="NAME", help="The consumer.", show_default=False)]
@@ -54,7 +54,7 @@ def rights(workspace: Where, as_json: Json = False) -> None:
 
 def provision(workspace: Where, name: Consumer, workers: Workers = None, as_json: Json = False) -> None:
     """Train the groups that a right lacks on what it allows, and keep them up to date from now on."""
-    with opened(workspace, workers) as ws:
+    with opened(workspace, Machines(workers)) as ws:
         start = time.monotonic()
         trained = ws.provision(name)
         seconds = round(time.monotonic() - start, 3)

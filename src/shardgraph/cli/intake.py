@@ -8,7 +8,7 @@ import typer
 
 import shardgraph
 from shardgraph.cli.opening import opened
-from shardgraph.cli.options import Columns, ExecutorKind, Json, RayAddress, RayStorage, Where, Workers, lines
+from shardgraph.cli.options import ANYWHERE, Columns, Json, Machines, Where, lines
 from shardgraph.cli.output import print_facts, print_json, say
 from shardgraph.errors import InputError
 
@@ -87,17 +87,14 @@ def add(
     allow_return: Annotated[
         bool, typer.Option("--allow-return", help="Let samples come back that were forgotten; the ledger records it.")
     ] = False,
-    workers: Workers = None,
-    executor: ExecutorKind = None,
-    ray_address: RayAddress = None,
-    ray_storage: RayStorage = None,
+    on: Machines = ANYWHERE,
     as_json: Json = False,
 ) -> None:
     """Add samples; after the first train, only the groups they fall in are trained again."""
     from shardgraph.cli.reading import add_path
 
     added, bad = 0, dict[str, str]()
-    with opened(workspace, workers, executor=executor, ray_address=ray_address, ray_storage=ray_storage) as ws:
+    with opened(workspace, on) as ws:
         for path in paths:
             count, unread = add_path(ws, path, column or (), allow_return=allow_return, skip_bad=skip_bad)
             added, bad = added + count, bad | unread

@@ -8,9 +8,9 @@ import typer
 import shardgraph
 from shardgraph.cli.flags import recipe_of, terms_of, topology_of
 from shardgraph.cli.opening import opened
-from shardgraph.cli.options import As, Columns, ExecutorKind, Json, RayAddress, RayStorage, Where, Workers
+from shardgraph.cli.options import ANYWHERE, As, Columns, Json, Machines, Where
 from shardgraph.cli.output import print_facts, print_json, print_table
-from shardgraph.cli.predictions import Prediction, best, check_suffix, write
+from shardgraph.cli.predictions import Prediction, best, check_place, write
 from shardgraph.errors import InputError
 
 PRIVATE = "Private edges (fixed by the first train, but for the budget)"
@@ -120,10 +120,7 @@ def train(
             show_default="as before; at first, a GPU if there is one",
         ),
     ] = None,
-    workers: Workers = None,
-    executor: ExecutorKind = None,
-    ray_address: RayAddress = None,
-    ray_storage: RayStorage = None,
+    on: Machines = ANYWHERE,
     as_json: Json = False,
 ) -> None:
     """Place what waits in the inbox and train the groups that are missing."""
@@ -150,9 +147,7 @@ def train(
     terms = terms_of(epsilon, delta, allowed, every=private_edges, **changes)
     if device not in (None, "cpu", "cuda"):
         raise InputError(f"device must be cpu or cuda, got {device!r}")
-    with opened(
-        workspace, workers, device=device, executor=executor, ray_address=ray_address, ray_storage=ray_storage
-    ) as ws:
+    with opened(workspace, on, device=device) as ws:
         manifest = ws.train(graph, how, privacy=terms, budget=allowed, rebuild=rebuild)
         samples = ws.counts()
         private = ws.config.the_privacy()
@@ -189,7 +184,8 @@ def evaluate(workspace: Where, as_: As = None, as_json: Json = False) -> None:
         print_json(facts)
     else:
         right = f"{facts['accuracy']:.2%} ({facts['correct']} of {facts['samples']})"
-        print_facts("evaluated", [("accuracy", right), ("model", facts["model_digest"])])
+        strange = [("of classes that the model does not have", facts["unknown"])] if facts["unknown"] else []
+        print_facts("evaluated", [("accuracy", right), *strange, ("model", facts["model_digest"])])
 
 
 def predict(
@@ -210,7 +206,7 @@ def predict(
     if (data is None) == (not text):
         raise typer.BadParameter("give data to predict, or --text, one of them")
     if out is not None:
-        check_suffix(out)
+        check_place(out)
     with opened(workspace) as ws:
         model = ws.model() if as_ is None else ws.model_for(as_)
         asked = texts(ws, text or ()) if data is None else queries(ws, data, column or ())

@@ -19,6 +19,7 @@ from shardgraph.cli import (
     sourcing,
     twinning,
 )
+from shardgraph.cli.bundles import unbundled
 from shardgraph.cli.failures import DEBUG, INTERRUPTED, guarded
 from shardgraph.cli.output import say
 
@@ -40,7 +41,7 @@ _PANELS = {
 }
 for _panel, _commands in _PANELS.items():
     for _command in _commands:
-        app.command(rich_help_panel=_panel)(guarded(_command))
+        app.command(rich_help_panel=_panel)(guarded(unbundled(_command)))
 
 
 def _version(asked: bool) -> None:

@@ -6,37 +6,20 @@ from contextlib import contextmanager, nullcontext, redirect_stdout
 from pathlib import Path
 
 import shardgraph
+from shardgraph.cli.options import ANYWHERE, Machines
 from shardgraph.cli.output import say
 from shardgraph.cli.progress import Bars
 
 
 @contextmanager
 def opened(
-    path: Path,
-    workers: int | None = None,
-    *,
-    device: str | None = None,
-    executor: str | None = None,
-    ray_address: str | None = None,
-    ray_storage: str | None = None,
-    resume: bool = True,
+    path: Path, on: Machines = ANYWHERE, *, device: str | None = None, resume: bool = True
 ) -> Iterator["shardgraph.Workspace"]:
     """The workspace at `path`; print when it is closed, for until then bars may stand on the terminal."""
     bars = Bars()
-    quiet = redirect_stdout(sys.stderr) if executor == "ray" else nullcontext()  # Ray prints what it lost
+    quiet = redirect_stdout(sys.stderr) if on.executor == "ray" else nullcontext()  # Ray prints what it lost
     try:
-        with (
-            quiet,
-            shardgraph.Workspace(
-                path,
-                workers=workers,
-                device=device,
-                executor=executor,
-                ray_address=ray_address,
-                ray_storage=ray_storage,
-                progress=bars,
-            ) as workspace,
-        ):
+        with quiet, shardgraph.Workspace(path, device=device, progress=bars, **vars(on)) as workspace:
             for certificate in workspace.resume() if resume else ():
                 bars.close()
                 say(f"finished a forget that had been interrupted: certificate {certificate.number}")

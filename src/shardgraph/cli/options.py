@@ -1,6 +1,7 @@
 """The options that several commands share, and the request that the selectors make."""
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -44,6 +45,20 @@ RayStorage = Annotated[
         rich_help_panel=_WHERE,
     ),
 ]
+
+
+@dataclass(frozen=True)
+class Machines:
+    """Where a command's work runs, as `shardgraph.Workspace` takes it; the bytes do not depend on it."""
+
+    workers: Workers = None
+    executor: ExecutorKind = None
+    ray_address: RayAddress = None
+    ray_storage: RayStorage = None
+
+
+ANYWHERE = Machines()
+
 Columns = Annotated[
     list[str] | None,
     typer.Option(

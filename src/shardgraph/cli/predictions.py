@@ -36,10 +36,12 @@ def best(ids: Sequence[str], scores: "np.ndarray", classes: Sequence[str], k: in
     ]
 
 
-def check_suffix(path: Path) -> None:
-    """Raise unless predictions can be written to a file of this name."""
+def check_place(path: Path) -> None:
+    """Raise unless predictions can be written to a file of this name, before they are made."""
     if path.suffix not in (".csv", ".json"):
         raise InputError(f"predictions must go to a .csv or .json file, got {path}")
+    if not path.parent.is_dir():
+        raise InputError(f"predictions must go to a folder that exists, {path.parent} does not: make it first")
 
 
 def write(predictions: Sequence[Prediction], path: Path) -> None:

@@ -40,8 +40,14 @@ def add_path(
     reader = read(path, columns_of(pairs))
     assert not isinstance(reader, ArraysReader)
     name = "\n".join([str(path.resolve()), *sorted(pairs)])
-    added = workspace.add_records(reader, name, allow_return=allow_return, skip_bad=skip_bad, on_bad=bad.__setitem__)
-    return added, bad
+    options: dict[str, bool] = {"allow_return": allow_return, "skip_bad": skip_bad}
+    try:
+        return workspace.add_records(reader, name, **options, on_bad=bad.__setitem__), bad
+    except InputError as error:
+        if not bad:
+            raise
+        advice = "the others were added; mend these and add again, or leave them out with --skip-bad"
+        raise InputError(f"{error}: {advice}", error.ids) from error
 
 
 def queries(workspace: Workspace, path: Path, pairs: Sequence[str]) -> Iterator[Samples]:
@@ -70,5 +76,8 @@ def _are_arrays(path: Path, pairs: Sequence[str]) -> bool:
 def _arrays(workspace: Workspace, path: Path, *, labelled: bool) -> Samples:
     backbone = workspace.config.backbone
     if backbone.get("modality", EMBEDDING) != EMBEDDING:
-        raise InputError(f"this workspace's backbone is {backbone['name']}: it takes no embeddings from elsewhere")
+        raise InputError(
+            f"this workspace's backbone is {backbone['name']}, it takes no embeddings from elsewhere, got"
+            f" '{path.name}': make another workspace for them, with --backbone precomputed"
+        )
     return read_arrays(path, workspace.config.dtype, labelled=labelled)

@@ -8,6 +8,7 @@ import typer
 from shardgraph.cli.opening import opened
 from shardgraph.cli.options import Json, Where
 from shardgraph.cli.output import print_facts, print_json
+from shardgraph.errors import InputError
 
 
 def report(
@@ -19,6 +20,8 @@ def report(
     from shardgraph.cli.report.page import page
     from shardgraph.cli.report.workspace import described
 
+    if not out.parent.is_dir():
+        raise InputError(f"a report must go to a folder that exists, {out.parent} does not: make it first")
     with opened(workspace) as ws:
         content = described(ws, workspace.resolve().name)
     text = page(content)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from shardgraph.errors import DamagedFile, WorkspaceBusy
+from shardgraph.errors import DamagedFile, WorkspaceBusy, WorkspaceError
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS samples (
@@ -109,6 +109,9 @@ class Catalogue:
             for pragma in ("journal_mode=WAL", "synchronous=FULL", "secure_delete=ON", "busy_timeout=10000"):
                 self._db.execute(f"PRAGMA {pragma}").fetchall()
             self._db.executescript(_SCHEMA)
+        except sqlite3.OperationalError as error:  # nothing is wrong with its content
+            advice = "see who owns it, who may write there and who holds it"
+            raise WorkspaceError(f"{path} must be open to writing, got {error}: {advice}") from error
         except sqlite3.DatabaseError as error:
             raise DamagedFile(f"{path} is no catalogue, or a damaged one: {error}") from error
 

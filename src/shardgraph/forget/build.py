@@ -107,7 +107,7 @@ def build(
     `classes` are those of the prototypes, where the caller has just written them.
     """
     wanted = wanted_groups(store, config, numerics)
-    build_prototypes(store, config, progress)
+    build_prototypes(store, config, progress, numerics)
     if not as_published(store, wanted):
         publish(store, config, wanted, numerics, announce, classes)
     drop_unwanted(store, wanted)
@@ -186,16 +186,20 @@ def prototypes_key(store: Store, config: Config) -> str:
     return digest(config.digest, *(p for u in sorted(digests) if u.startswith("shard:") for p in (u, digests[u])))
 
 
-def build_prototypes(store: Store, config: Config, progress: Progress = lambda what, done, of: None) -> None:
+def build_prototypes(
+    store: Store, config: Config, progress: Progress = lambda what, done, of: None, numerics: Numerics | None = None
+) -> None:
     """Sum the prototypes anew from the shards, unless they are built."""
     key = prototypes_key(store, config)
     built = store.catalogue.one("SELECT key FROM built WHERE name = ?", PROTOTYPES)
     if built is None or built[0] != key or not prototypes_path(store.root).exists():
-        write_prototypes(store, sum_prototypes(store, config, progress), key)
+        write_prototypes(store, sum_prototypes(store, config, progress, numerics), key)
 
 
-def sum_prototypes(store: Store, config: Config, progress: Progress = lambda what, done, of: None) -> Prototypes:
-    """The prototypes of all training shards, from their files."""
+def sum_prototypes(
+    store: Store, config: Config, progress: Progress = lambda what, done, of: None, numerics: Numerics | None = None
+) -> Prototypes:
+    """The prototypes of all training shards, from their files; on the GPU where these are its numerics, bytes alike."""
     units = sorted(u for u in store.catalogue.unit_digests() if u.startswith("shard:"))
 
     def parts() -> Iterator:
@@ -204,7 +208,8 @@ def sum_prototypes(store: Store, config: Config, progress: Progress = lambda wha
             progress("prototypes", done, len(units))
 
     recipe = config.the_recipe()
-    return total(parts(), second_order=recipe.second_order, expansion=recipe.expansion)
+    device = (numerics or {}).get("kind", "cpu")
+    return total(parts(), second_order=recipe.second_order, expansion=recipe.expansion, device=device)
 
 
 def write_prototypes(store: Store, prototypes: Prototypes, key: str) -> None:

@@ -94,7 +94,7 @@ class Config:
         """Read config.json of a workspace."""
         try:
             return cls.from_json(json.loads((root / "config.json").read_bytes()))
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             raise WorkspaceError(f"there is no workspace at {root}; make one with: shardgraph init {root}") from None
         except (json.JSONDecodeError, AttributeError, TypeError, UnicodeDecodeError) as error:
             raise ConfigError(f"{root / 'config.json'} is torn or was changed: {error}") from error

@@ -126,7 +126,7 @@ def mend(bench: Bench) -> None:
     with suppress(DamagedFile):  # which `train --rebuild` mends
         if not torn(bench):
             return
-        build_prototypes(bench.store, bench.config, bench.progress)
+        build_prototypes(bench.store, bench.config, bench.progress, bench.numerics)
         numerics = Manifest.load(bench.store.root).fingerprint or bench.numerics
         if torn(bench):
             wanted = wanted_groups(bench.store, bench.config, numerics)

@@ -58,8 +58,11 @@ class Site:
 
     @property
     def device(self) -> str:
-        """Where groups train, "cpu" or "cuda": as told, else as the model was built, else the GPU if there is one."""
-        device = self._device or self._built_on() or self._run.best_device()
+        """Where groups train, "cpu" or "cuda": as told, else as the model was built, else the GPU if there is one.
+
+        A GPU's model where there is no GPU has other numerics: `status` says so, and it can be forgotten from.
+        """
+        device = self._device or ("cpu" if self._built_on() == "cpu" else self._run.best_device())
         fits = not self.config.trained or on_gpu(self.config.dims, self.config.the_recipe())
         return device if device == "cpu" or fits else "cpu"
 

@@ -210,7 +210,7 @@ def _prototypes(bench: Bench) -> str:
     manifest = Manifest.load(bench.store.root)
     if not manifest.model_digest:
         return "no model yet"
-    if sum_prototypes(bench.store, bench.config, bench.progress).digest != manifest.prototypes:
+    if sum_prototypes(bench.store, bench.config, bench.progress, bench.numerics).digest != manifest.prototypes:
         raise VerificationError("the prototypes are not the sums of the retained samples")
     return "equal bytes"
 

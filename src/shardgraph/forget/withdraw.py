@@ -31,7 +31,7 @@ def withdraw(bench: Bench, leaving: list[Leaving]) -> tuple[str, ...] | None:
         write_prototypes(store, rest, SUBTRACTED)
     else:
         store.remove(sorted({unit for _, unit, _ in leaving}))
-        build_prototypes(store, config, bench.progress)
+        build_prototypes(store, config, bench.progress, bench.numerics)
     numerics = Manifest.load(store.root).fingerprint or bench.numerics
     wanted = wanted_groups(store, config, numerics)
     classes = rest.classes if rest else None

@@ -198,12 +198,20 @@ class Workspace(Attended, Consumers):
         """Accuracy on the samples whose split is test: stored, forgettable, never trained on.
 
         A consumer's model is asked about all of them, also those of classes and sources that it may not use.
+        `unknown` are those of classes that the model does not have: it cannot be right about them.
         """
         samples = self.held_out()
         if samples is None:
             raise InputError("there is no sample whose split is test; add some, then train")
         right = np.array([a == b for a, b in zip(self.predict(samples, consumer), samples.labels, strict=True)])
-        return {"accuracy": float(right.mean()), "samples": len(samples), "correct": int(right.sum())}
+        known = set((self.model() if consumer is None else self.model_for(consumer)).classes)
+        unknown = sum(label not in known for label in samples.labels)
+        return {
+            "accuracy": float(right.mean()),
+            "samples": len(samples),
+            "correct": int(right.sum()),
+            "unknown": unknown,
+        }
 
     # Forgetting
 

@@ -30,7 +30,8 @@ def width(dim: int, expansion: int) -> int:
 
 def expand(samples: Samples, expansion: int, device: str = "cpu") -> np.ndarray:
     """The sums over each sample's tokens [n, W] int64, W as `width` says; the same on any device."""
-    signs = _signs(dim := samples.tokens.shape[1], width(dim, expansion)).to(device)
+    exact = torch.float32 if device == "cpu" else torch.float64  # a GPU may be told to round float32 products
+    signs = _signs(dim := samples.tokens.shape[1], width(dim, expansion)).to(device, exact)
     with _threads(len(samples.tokens)):
         parts = [_summed(samples, rows, signs) for rows in _blocks(samples.offsets)]
     return np.concatenate(parts) if parts else np.zeros((0, signs.shape[1]), np.int64)
@@ -38,7 +39,7 @@ def expand(samples: Samples, expansion: int, device: str = "cpu") -> np.ndarray:
 
 def _summed(samples: Samples, rows: range, signs: Tensor) -> np.ndarray:
     offsets = samples.offsets[rows.start : rows.stop + 1]
-    hidden = (_normalised(samples.tokens[offsets[0] : offsets[-1]]).to(signs.device) @ signs).clamp_(min=0)
+    hidden = (_normalised(samples.tokens[offsets[0] : offsets[-1]]).to(signs) @ signs).clamp_(min=0)
     lengths = np.diff(offsets)
     if (lengths == lengths[0]).all():
         sums = hidden.view(len(rows), -1, hidden.shape[1]).sum(dim=1, dtype=torch.float64)

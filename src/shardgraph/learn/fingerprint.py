@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from shardgraph.digest import canonical_json, digest
+from shardgraph.errors import ConfigError
 from shardgraph.learn.group import ALGORITHM
 
 Numerics = dict[str, str]
@@ -35,6 +36,8 @@ def difference(ours: Numerics, theirs: Numerics, here: str = "here") -> str:
 def _facts(device: str) -> tuple[tuple[str, str], ...]:
     values = {"machine": platform.machine(), "torch": torch.__version__, "numpy": np.__version__}
     if device == "cuda":
+        if not torch.cuda.is_available():
+            raise ConfigError("device 'cuda' was asked for, but torch finds no GPU here: choose cpu, or leave it out")
         values |= {"kind": "cuda", "device": torch.cuda.get_device_name(), "cuda": str(torch.version.cuda)}
         values |= {"triton": version("triton"), "path": f"triton-float16/{ALGORITHM}"}
     else:

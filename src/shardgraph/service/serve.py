@@ -32,9 +32,13 @@ def serve(
     originals: Path | None = None,
 ) -> None:
     """Serve until told to end. Another address than loopback needs tokens, for those without one can do everything."""
+    if originals is not None and not originals.is_dir():
+        raise ConfigError(f"the originals must lie in a folder, {originals} is none: name another, or leave it out")
     with Workspace(root, device=device) as workspace:
         if not is_loopback(host) and not any_token(workspace.catalogue):
-            raise ConfigError(f"{host} can be reached by others, and this workspace has no tokens: make one first")
+            raise ConfigError(
+                f"{host} can be reached by others, and this workspace has no tokens: make one with `shardgraph token`"
+            )
         workspace.check_numerics()
         with workspace.serving_lock(), listening(host, port) as listener:
             if record is not None:

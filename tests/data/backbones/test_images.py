@@ -6,6 +6,7 @@ import zlib
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from shardgraph.data.backbones.images import MAX_PIXELS, decode
@@ -131,3 +132,11 @@ def test_framing_keeps_the_centre_or_stretches():
     centred, whole = (Framing(8, 8, fraction, (0,) * 3, (1,) * 3).pixels(image) for fraction in (1.0, None))
     assert np.array_equal(centred, np.asarray(image)[:, 4:12])
     assert whole.shape == (8, 8, 3) and whole[0, 0, 0] == 0 and whole[0, 7, 0] == 200
+
+
+def test_normalising_gives_the_bits_of_the_formula_and_leaves_channels_last():
+    mean, std = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+    pixels = torch.arange(256, dtype=torch.uint8).repeat(2, 3, 3).reshape(2, 48, 16, 3)
+    found = Framing(48, 16, None, mean, std).normalise(pixels)
+    expected = (pixels.float() / 255 - torch.tensor(mean)) / torch.tensor(std)
+    assert torch.equal(found, expected.permute(0, 3, 1, 2)) and found.is_contiguous(memory_format=torch.channels_last)

@@ -132,6 +132,14 @@ def test_an_empty_cell_is_a_sample_that_no_backbone_can_read(parquet):
     assert [r.payload for r in read(parquet(columns))] == [b"", b"x"]
 
 
+@pytest.mark.parametrize(("name", "wanted"), [("image", "bytes of encoded images"), ("text", "must hold text")])
+def test_content_of_another_kind_is_refused_with_its_row(parquet, name, wanted):
+    path = parquet({name: [1, 2], "label": ["a", "b"]})
+    with pytest.raises(InputError, match=f"'{name}' must hold .*row 1 of 'table.parquet' has int") as problem:
+        list(read(path))
+    assert wanted in str(problem.value)
+
+
 def test_paths_that_are_nothing_we_know_are_refused(tmp_path, parquet):
     torn = tmp_path / "torn.parquet"
     torn.write_bytes(parquet({"text": ["a"], "label": ["b"]}).read_bytes()[:-9])

@@ -36,3 +36,12 @@ def violations(page: Page) -> list[str]:
         for one in found["violations"]
         if one["impact"] in ("serious", "critical")
     ]
+
+
+def troubles(page: Page) -> list[str]:
+    """What is wrong with a page once it has loaded: what axe finds, and that it scrolls sideways."""
+    page.wait_for_load_state("networkidle")
+    wrong = [f"{page.url}: {one}" for one in violations(page)]
+    if page.evaluate("() => document.documentElement.scrollWidth > innerWidth"):
+        wrong.append(f"{page.url} is wider than the window")
+    return wrong

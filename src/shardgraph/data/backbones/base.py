@@ -31,6 +31,15 @@ class Embedded(NamedTuple):
     features: np.ndarray
 
 
+def _device(asked: str | None) -> torch.device:
+    """The device that was asked for, if it is here; else the GPU if there is one."""
+    gpu = torch.cuda.is_available()
+    if asked not in (None, "cpu", "cuda") or (asked == "cuda" and not gpu):
+        found = "cpu and cuda" if gpu else "no GPU that torch can use: choose cpu"
+        raise BackboneError(f"a backbone runs on cpu or cuda, got {asked!r}; here is {found}")
+    return torch.device(asked or ("cuda" if gpu else "cpu"))
+
+
 class Backbone(ABC):
     """A frozen network that turns one payload into tokens and features.
 
@@ -45,7 +54,7 @@ class Backbone(ABC):
         if dtype not in ("float16", "float32"):
             raise BackboneError(f"tokens must be float16 or float32, got {dtype!r}")
         self.name, self.weights, self.layer, self.dtype = name, weights, layer, dtype
-        self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        self.device = _device(device)
         self._rows: dict[Bucket, int] = {}
 
     @property

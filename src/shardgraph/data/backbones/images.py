@@ -24,6 +24,8 @@ def decode(payload: Payload) -> Image.Image:
     """The first frame of an encoded image, upright, as RGB; `InputError` if it cannot be read."""
     if isinstance(payload, str):
         raise InputError("an image must be given as bytes or as a path, got text")
+    if payload == b"":
+        raise InputError("an image must be there, got none")
     try:
         with Image.open(_file(payload), formats=_formats()) as image:
             return _upright_rgb(_within_limits(image))

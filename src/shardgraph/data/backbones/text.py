@@ -52,6 +52,8 @@ class TextBackbone(Backbone):
 
     def prepare(self, payload: Payload) -> np.ndarray:
         """The text's token ids, cut at `most`."""
+        if payload == b"":
+            raise InputError("a text must be there, got none")
         if not isinstance(payload, str):
             raise InputError(f"a text must be a string, got {type(payload).__name__}")
         try:

@@ -9,6 +9,7 @@ from shardgraph.data.records import IMAGE, TEXT
 from shardgraph.errors import InputError
 
 _CONTENT = ("image", "path", "text")  # the first that is there is what the sample is
+_ADVICE = "name the one that has another name (--column MEANING=NAME)"
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class Columns:
             there.pop("label", None)
         if not content or (labelled and "label" not in there):
             wanted = "'label'" if content else "'image', 'path' or 'text'"
-            raise InputError(f"a table must have a column {wanted}, it has {_list(found)}: name another")
+            raise InputError(f"a table must have a column {wanted}, it has {_list(found)}: {_ADVICE}")
         return {kind: name for kind, name in there.items() if kind not in _CONTENT or kind == content[0]}
 
 

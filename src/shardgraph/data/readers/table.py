@@ -13,7 +13,7 @@ from typing import Any
 
 from shardgraph.data.readers.base import Reader
 from shardgraph.data.readers.columns import Columns, modality
-from shardgraph.data.records import UNLABELLED, Payload, Record, content_id
+from shardgraph.data.records import TEXT, UNLABELLED, Payload, Record, content_id
 from shardgraph.data.samples import TRAIN
 from shardgraph.errors import DuplicateSample, InputError
 
@@ -51,7 +51,7 @@ class TableReader(Reader[Record]):
     def _record(self, row: Row, number: int) -> Record:
         where = f"row {number} of '{self.path.name}'"
         text = {key: as_text(value, f"column {key!r} in {where}") for key, value in row.items() if key in _WORDS}
-        payload = self._payload(row)
+        payload = self._payload(row, where)
         own = text.pop("id", "") if "id" in self.columns else text.get("path", "")
         if "id" in self.columns and not own:
             raise InputError(f"an id must not be empty, {where} has none")
@@ -66,13 +66,16 @@ class TableReader(Reader[Record]):
         except InputError as problem:
             raise InputError(f"{problem}: {where}", problem.ids) from problem
 
-    def _payload(self, row: Row) -> Payload:
+    def _payload(self, row: Row, where: str) -> Payload:
         """The row's content; empty bytes, which no backbone reads, where there is none."""
         value = row.get("image", row.get("text"))
         if isinstance(value, dict):  # how `datasets` writes images
             value = value.get("bytes") or (self.path.parent / value["path"] if value.get("path") else None)
         if "path" in self.columns and row.get("path"):
             value = self.path.parent / str(row["path"])
+        if not isinstance(value, bytes | str | Path | None):
+            kind, wanted = ("text", "text") if self.modality == TEXT else ("image", "the bytes of encoded images")
+            raise InputError(f"column {self.columns[kind]!r} must hold {wanted}, {where} has {type(value).__name__}")
         return b"" if value is None else value
 
     def _is_new(self, record: Record, seen: dict[bytes, bytes]) -> bool:

@@ -1,0 +1,167 @@
+"""One choice changed at a time, on a held-out part of the training split: where the defaults come from.
+
+    python -m experiments.ablation --cache CACHE --out experiments/results/runs     runs what is missing
+    shardgraph experiment ablation                                                  shows what was written
+
+Adapters alone at 1, 64 and 256 shards, and mixed with second-order prototypes at the same. Random and orthogonal
+projections train on the CPU alone and are not here.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from experiments import cache
+from experiments.cache import Data
+from experiments.records import RUNS, Records, title
+from experiments.rivals import Fitted
+from experiments.runs import Bench, Book, Record, mean_logits, splits
+from experiments.shown import Shown, Table
+from shardgraph.data.samples import Samples
+from shardgraph.learn.recipe import Recipe
+
+LEVELS = (1, 64, 256)
+ADAPTERS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "lr 0.003": {"lr": 0.003},
+    "lr 0.03": {"lr": 0.03},
+    "lr 0.05, the paper's": {"lr": 0.05},
+    "10 epochs": {"epochs": 10},
+    "60 epochs": {"epochs": 60},
+    "batch 16": {"batch": 16},
+    "batch 64": {"batch": 64},
+    "binary cross-entropy": {"loss": "bce"},
+    "heads of 32": {"heads": 32},  # dimensions a head, here
+    "heads of 16": {"heads": 16},
+}
+PROTOTYPES: dict[str, dict[str, Any]] = {
+    "expansion 0": {"expansion": 0},
+    "expansion 4": {"expansion": 4},
+    "expansion 8": {"expansion": 8},
+    "shrinkage 0.001": {"shrinkage": 0.001},
+    "shrinkage 0.01": {"shrinkage": 0.01},
+    "shrinkage 0.1": {"shrinkage": 0.1},
+    "shrinkage 0.5": {"shrinkage": 0.5},
+    "mixing 0.6": {"mixing": 0.6},
+    "mixing 0.9": {"mixing": 0.9},
+}
+FIRST = "first token alone"
+
+
+def ablation(whole: Data, device: str, seed: int = 0, base: Recipe | None = None) -> Iterator[Record]:
+    """Every change on the held-out part, from as few trainings as possible."""
+    base, data = base or Recipe(), whole.held_out()
+    kept = Bench(data, device, base)
+    for change, settings in ADAPTERS.items():
+        bench = _bench(data, device, replace(base, **_heads(settings, data)), kept)
+        trained = _trained(bench, seed)
+        yield _record(change, bench, trained, seed)
+        if change == "default":
+            kept_adapters = trained
+    for change, settings in PROTOTYPES.items():
+        bench = Bench(data, device, replace(base, **settings))
+        if "expansion" not in settings:
+            bench = _bench(data, device, bench.recipe, kept)
+        yield _record(change, bench, kept_adapters, seed)
+    light = replace(data, train=_first(data.train), test=_first(data.test))
+    bench = Bench(light, device, base)
+    yield _record(FIRST, bench, _trained(bench, seed), seed)
+
+
+def show(records: Records) -> Shown:
+    """A row a change: the mean over data sets of what it adds to the default's accuracy, and each set's."""
+    sets = [name for name in records.sets if any(records.of(name, study="ablation"))]
+    found = {name: {r["change"]: r for r in records.of(name, study="ablation")} for name in sets}
+    tables = []
+    for what, heading in (("alone", "adapters alone"), ("mixed", "with second-order prototypes")):
+        for n in LEVELS:
+            columns = ["change", "mean", *map(title, sets)]
+            changes = [c for c in found[sets[0]] if what == "mixed" or c not in PROTOTYPES]
+            rows = [_row(change, found, what, n) for change in changes]
+            tables.append(Table(f"{heading}, {n} shard{'s' if n > 1 else ''}", columns, rows))
+    about = (
+        "Accuracy in per cent on a fifth of each training split that was held out; the first row is the default's, the "
+        "others are the points that one change adds to it. One seed: differences below half a point are noise. At one "
+        "shard the first table is the unsharded adapter and the second the ceiling."
+    )
+    return Shown("ablation", about, tables, lambda figure: _draw(figure, found), (9, 5))
+
+
+def _row(change: str, found: dict[str, dict[str, Record]], what: str, n: int) -> list[Any]:
+    values = [own[change][what][str(n)] for own in found.values()]
+    if change == "default":
+        return [change, f"{np.mean(values):.1f}", *(f"{value:.1f}" for value in values)]
+    gains = [value - own["default"][what][str(n)] for value, own in zip(values, found.values(), strict=True)]
+    return [change, f"{np.mean(gains):+.1f}", *(f"{gain:+.1f}" for gain in gains)]
+
+
+def _draw(figure: Any, found: dict[str, dict[str, Record]]) -> None:
+    axes = figure.subplots()
+    changes = [change for change in next(iter(found.values())) if change != "default"]
+    for i, n in enumerate(LEVELS):
+        mean = {c: np.mean([own[c]["mixed"][str(n)] for own in found.values()]) for c in ("default", *changes)}
+        gains = [mean[change] - mean["default"] for change in changes]
+        places = [c + (i - 1) * 0.27 for c in range(len(changes))]
+        axes.barh(places, gains, 0.25, label=f"{n} shard{'s' if n > 1 else ''}")
+    axes.set_yticks(range(len(changes)), changes, fontsize=8)
+    axes.axvline(0, color="#999999", lw=0.8)
+    axes.set_xlabel("points added to the default, with second-order prototypes; mean over data sets")
+    axes.legend(frameon=False)
+
+
+def _bench(data: Data, device: str, recipe: Recipe, known: Bench) -> Bench:
+    """A bench for another recipe that takes over the sums of one with the same expansion."""
+    bench = Bench(data, device, recipe)
+    bench.first, bench.second, bench.described = known.first, known.second, known.described
+    return bench
+
+
+def _trained(bench: Bench, seed: int) -> dict[int, tuple[Fitted, Tensor]]:
+    """At every level the trained groups, and what they say on average about the held-out part."""
+    shapes = splits(bench.data)
+    fitted = {n: bench.train(shapes[n], seed) for n in LEVELS}
+    return {n: (own, mean_logits(own, bench.data.test)) for n, own in fitted.items()}
+
+
+def _record(change: str, bench: Bench, trained: dict[int, tuple[Fitted, Tensor]], seed: int) -> Record:
+    alone, mixed = ({str(n): bench.mixed(*own, mixes) for n, own in trained.items()} for mixes in ("nothing", "second"))
+    return {"rival": "ablation", "change": change, "seed": seed, "alone": alone, "mixed": mixed}
+
+
+def _heads(settings: dict[str, Any], data: Data) -> dict[str, Any]:
+    """Heads by their number, where they were given by their width."""
+    width = settings.get("heads")
+    return settings | {"heads": data.train.tokens.shape[1] // width} if width else settings
+
+
+def _first(samples: Samples) -> Samples:
+    """The samples with their first token alone: the class token, where the backbone has one."""
+    tokens = np.ascontiguousarray(samples.tokens[samples.offsets[:-1]])
+    return replace(samples, tokens=tokens, offsets=np.arange(len(samples) + 1, dtype=np.int64))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--cache", type=Path, required=True)
+    parser.add_argument("--out", type=Path, default=RUNS)
+    parser.add_argument("--only", help="a data set in the cache", action="append")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    options = parser.parse_args()
+    for name in options.only or cache.names(options.cache):
+        book, start = Book(options.out / f"{name}.jsonl"), time.perf_counter()
+        if not book.has(study="ablation"):
+            found = ablation(cache.load(options.cache, name), options.device)
+            book.add([{"study": "ablation", **record} for record in found])
+        print(f"{name}: {time.perf_counter() - start:.0f} s", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()
