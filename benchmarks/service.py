@@ -27,6 +27,7 @@ from shardgraph import Bilevel, Recipe, Samples, Workspace
 
 TOKENS, DIM, CLASSES, SAMPLES, SEED = 8, 384, 20, 4000, 1
 WANTED_RATE, CONNECTIONS = 200, 32
+IDLE = 2.0  # seconds after which a connection is not used again: the service closes it after five
 
 
 def make(count: int) -> Samples:
@@ -90,17 +91,20 @@ class Connections:
         self._port = port
         self._free: asyncio.LifoQueue = asyncio.LifoQueue()
         for _ in range(CONNECTIONS):
-            self._free.put_nowait(None)
+            self._free.put_nowait((0.0, None))
 
     async def post(self, path: str, body: bytes, kind: str) -> tuple[int, dict]:
-        pair = await self._free.get() or await asyncio.open_connection("127.0.0.1", self._port)
-        reader, writer = pair
+        used, pair = await self._free.get()
+        if pair and time.perf_counter() - used > IDLE:
+            pair[1].close()
+            pair = None
+        reader, writer = pair or await asyncio.open_connection("127.0.0.1", self._port)
         head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n"
         writer.write(head.encode() + body)
         first = await reader.readuntil(b"\r\n\r\n")
         length = next(int(line[16:]) for line in first.lower().split(b"\r\n") if line.startswith(b"content-length: "))
         answer = json.loads(await reader.readexactly(length))
-        self._free.put_nowait(pair)
+        self._free.put_nowait((time.perf_counter(), (reader, writer)))
         return int(first.split(b" ", 2)[1]), answer
 
 

@@ -65,17 +65,19 @@ class Shelf:
 
 def served_key(store: Store) -> Key:
     """What the served model depends on, cheap to look at: the manifest's model, and the entries that withhold."""
-    entries = store.catalogue.all("SELECT DISTINCT entry FROM withheld ORDER BY entry")
-    return Manifest.load(store.root).model_digest, tuple(entry for (entry,) in entries)
+    return Manifest.load(store.root).model_digest, _withholding(store)
 
 
-def served_model(store: Store, config: Config, shelf: Shelf, device: str) -> Model:
-    """The model that may be served, whole in memory; `WorkspaceBusy` while samples are on their way out."""
+def served_model(store: Store, config: Config, shelf: Shelf, device: str) -> tuple[Key, Model]:
+    """The model that may be served, whole in memory, and its key; `WorkspaceBusy` while samples are on their way out.
+
+    It is what may be served when this is called, or later; whoever asks again will see what changed since.
+    """
     manifest = Manifest.load(store.root)
     if not manifest.model_digest:
         raise WorkspaceError(f"{store.root} has no model yet; run: shardgraph train {store.root}")
     with store.catalogue.reading():
-        rows = withheld_rows(store)
+        rows, entries = withheld_rows(store), _withholding(store)
         groups = _clean_groups(store, config, manifest, rows)
         _check_settled(store, config, manifest, rows)
     whole = shelf.prototypes(store.root, manifest.prototypes)
@@ -85,7 +87,12 @@ def served_model(store: Store, config: Config, shelf: Shelf, device: str) -> Mod
         raise DamagedFile(
             f"manifest.json of {store.root} is torn or was changed; `shardgraph train --rebuild` mends it"
         )
-    return model
+    return (manifest.model_digest, entries), model
+
+
+def _withholding(store: Store) -> tuple[int, ...]:
+    """The entries of the queue that withhold samples."""
+    return tuple(entry for (entry,) in store.catalogue.all("SELECT DISTINCT entry FROM withheld ORDER BY entry"))
 
 
 def withheld_rows(store: Store) -> tuple[Row, ...]:
@@ -127,4 +134,7 @@ def _withheld_samples(store: Store, rows: tuple[Row, ...]) -> Iterator[Samples]:
     for unit in sorted({row.unit for row in counted}):
         gone = {row.id for row in counted if row.unit == unit}
         samples = store.read(unit)
-        yield samples.take([i for i, sample in enumerate(samples.ids) if sample in gone])
+        found = samples.take([i for i, sample in enumerate(samples.ids) if sample in gone])
+        if len(found) != len(gone):  # erased since the rows were read: the sums are about to change, too
+            raise WorkspaceBusy(f"samples of {store.root} are being erased just now; try again")
+        yield found

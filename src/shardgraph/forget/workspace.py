@@ -47,7 +47,8 @@ from shardgraph.learn.private.budget import Budget
 from shardgraph.learn.private.terms import PrivacyTerms
 from shardgraph.learn.recipe import Recipe
 
-RETRIES, PAUSE = 40, 0.05  # to load a model while another process writes
+RETRIES, PAUSE = 400, 0.05  # to load a model while another process withdraws samples: that may take a while
+TORN = 40  # of them, for a file that looks torn: then it is, and nobody is about to replace it
 
 
 class Workspace(Attended, Consumers):
@@ -159,16 +160,15 @@ class Workspace(Attended, Consumers):
 
     def model(self) -> Model:
         """The served model, whole in memory; read anew when the manifest has changed, or what is withheld."""
+        if self._model is not None and self._key == served_key(self.store):
+            return self._model
         for left in reversed(range(RETRIES)):  # a writer may be replacing files just now
-            key = served_key(self.store)
-            if self._model is not None and self._key == key:
-                return self._model
             try:
                 config = Config.load(self.root)
-                self._model = served_model(self.store, config, self._shelf, best_device())
-                self._key = key
-            except (DamagedFile, WorkspaceBusy):
-                if not left:
+                self._key, self._model = served_model(self.store, config, self._shelf, best_device())
+                break
+            except (DamagedFile, WorkspaceBusy) as error:
+                if not left or (isinstance(error, DamagedFile) and left < RETRIES - TORN):
                     raise
                 time.sleep(PAUSE)
         assert self._model is not None
