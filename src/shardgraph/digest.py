@@ -27,9 +27,14 @@ def digest(*parts: Part) -> str:
     return _sha256(parts).hexdigest()
 
 
+def begun(size: int) -> "hashlib._Hash":
+    """`digest` of one part of this size, before the first of its bytes."""
+    return hashlib.sha256(size.to_bytes(8, "big"))
+
+
 def digest_of_pieces(pieces: Sequence[Raw]) -> str:
     """`digest` of one part that lies in pieces, which need not be joined for it."""
-    h = hashlib.sha256(sum(map(len, pieces)).to_bytes(8, "big"))
+    h = begun(sum(map(len, pieces)))
     for piece in pieces:
         h.update(piece)
     return h.hexdigest()

@@ -10,14 +10,20 @@ import contextlib
 import os
 import shutil
 import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from io import FileIO
 from pathlib import Path
 
 import numpy as np
 
-from shardgraph.digest import Raw
+from shardgraph.digest import Raw, begun
 from shardgraph.errors import DamagedFile, DiskFull
 
 _ZEROS = bytes(1 << 20)
+PIECE = 1 << 22  # bytes that are read at a time
+Later = Callable[..., None]
+"""What work can be left to: a function, and what it is given."""
 
 
 def scratch_path(root: Path) -> Path:
@@ -34,19 +40,22 @@ def scratch_file(root: Path) -> Path:
     return path
 
 
-def write_file(root: Path, path: Path, *pieces: Raw, mode: int = 0o644) -> None:
-    """Put these bytes at `path`: afterwards they are there in full, and what was there before is destroyed."""
+def write_file(root: Path, path: Path, *pieces: Raw, mode: int = 0o644, later: Later | None = None) -> None:
+    """Put these bytes at `path`: afterwards they are there in full, and what was there before is destroyed.
+
+    With `later`, destroying is left to it; should the process end first, `sweep` does it.
+    """
     new = scratch_path(root)
     descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     with os.fdopen(descriptor, "wb") as file:
         file.writelines(pieces)
         file.flush()
         os.fsync(file.fileno())
-    adopt(root, new, path)
+    adopt(root, new, path, later)
 
 
-def adopt(root: Path, new: Path, path: Path) -> None:
-    """Move the synced file `new` to `path`, and destroy what was there."""
+def adopt(root: Path, new: Path, path: Path, later: Later | None = None) -> None:
+    """Move the synced file `new` to `path`, and destroy what was there, or leave that to `later`."""
     _make_folder(path.parent)
     old = None
     if path.exists():
@@ -55,7 +64,17 @@ def adopt(root: Path, new: Path, path: Path) -> None:
     new.replace(path)
     sync_folder(path.parent)
     if old is not None:
-        destroy(old)
+        later(destroy, old) if later else destroy(old)
+
+
+@contextlib.contextmanager
+def beside() -> Iterator[Later]:
+    """Something to leave work to, which a thread does meanwhile; at the end it is done, or its error is raised."""
+    with ThreadPoolExecutor(1) as pool:
+        left: list[Future] = []
+        yield lambda work, *given: left.append(pool.submit(work, *given))
+    for each in left:
+        each.result()
 
 
 def destroy(path: Path) -> None:
@@ -99,12 +118,29 @@ def sweep(root: Path) -> None:
 
 def read_file(path: Path) -> memoryview:
     """The bytes of a file that must be there, in memory that NumPy asks for: much of it comes in large pages."""
+    with _opened(path) as file:
+        raw, done = np.empty(os.fstat(file.fileno()).st_size, np.uint8).data, 0
+        while count := file.readinto(raw[done:]):  # one call reads 2 GiB at most
+            done += count
+        return raw[:done]
+
+
+def read_digested(path: Path) -> tuple[memoryview, str]:
+    """The same, and their digest: a thread hashes one piece while the next is read."""
+    with _opened(path) as file, beside() as later:
+        size, done = os.fstat(file.fileno()).st_size, 0
+        raw, hashed = np.empty(size, np.uint8).data, begun(size)
+        while count := file.readinto(raw[done : done + PIECE]):
+            later(hashed.update, raw[done : done + count])
+            done += count
+    return raw[:done], hashed.hexdigest()
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[FileIO]:
     try:
         with path.open("rb", buffering=0) as file:
-            raw, done = np.empty(os.fstat(file.fileno()).st_size, np.uint8).data, 0
-            while count := file.readinto(raw[done:]):  # one call reads 2 GiB at most
-                done += count
-            return raw[:done]
+            yield file
     except FileNotFoundError:
         raise DamagedFile(f"{path} is missing; restore it from a backup, or forget what it held") from None
 

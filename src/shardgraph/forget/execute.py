@@ -14,6 +14,7 @@ import sqlite3
 from collections.abc import Sequence
 from contextlib import suppress
 
+from shardgraph.data.files import beside
 from shardgraph.digest import canonical_json
 from shardgraph.errors import DamagedFile, VerificationError, WorkspaceError
 from shardgraph.forget import queue, record
@@ -91,16 +92,17 @@ def finish(bench: Bench, number: int) -> Certificate:
     instant, opening = _request(bench, number)
     before = json.loads(opening)
     leaving = bench.store.catalogue.all("SELECT id, unit, split FROM leaving WHERE request = ?", number)
-    classes = withdraw(bench, leaving) if bench.config.trained else None
-    _enter(bench, number, "erasing")
-    erase(bench, sorted({unit for _, unit, _ in leaving}), before["groups"])
-    if classes is not None:
-        confirm_prototypes(bench.store, bench.config)
-    if bench.config.trained and not instant and bench.same_numerics:
-        _enter(bench, number, "retraining")
-        manifest = bench.build(classes)
-    else:
-        manifest = Manifest.load(bench.store.root)
+    with beside() as later:
+        classes = withdraw(bench, leaving, later) if bench.config.trained else None
+        _enter(bench, number, "erasing")
+        erase(bench, sorted({unit for _, unit, _ in leaving}), before["groups"])
+        if classes is not None:
+            confirm_prototypes(bench.store, bench.config)
+        if bench.config.trained and not instant and bench.same_numerics:
+            _enter(bench, number, "retraining")
+            manifest = bench.build(classes)
+        else:
+            manifest = Manifest.load(bench.store.root)
     _check(bench, number, {unit for _, unit, _ in leaving})
     return _close(bench, number, before, manifest, [sample for sample, _, _ in leaving])
 

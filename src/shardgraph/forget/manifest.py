@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from shardgraph.data.files import destroy_with_folder, read_file, write_file
+from shardgraph.data.files import destroy_with_folder, read_digested, read_file, write_file
 from shardgraph.data.tensorfile import unpack, unpack_strings
 from shardgraph.digest import canonical_json, digest
 from shardgraph.errors import DamagedFile
@@ -76,7 +76,7 @@ def destroy_group(root: Path, name: str) -> None:
 
 
 def _checked(path: Path, expected: str) -> memoryview:
-    raw = read_file(path)
-    if digest(raw) != expected:
+    raw, value = read_digested(path)
+    if value != expected:
         raise DamagedFile(f"{path} is torn or was changed; `shardgraph train --rebuild` builds it anew")
     return raw

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from shardgraph.data.files import Later
 from shardgraph.data.samples import TRAIN, Samples
 from shardgraph.data.store import Store
 from shardgraph.errors import DamagedFile
@@ -23,12 +24,15 @@ from shardgraph.learn.prototypes import Prototypes
 Leaving = tuple[str, str, str]  # a sample's id, its unit and its split
 
 
-def withdraw(bench: Bench, leaving: list[Leaving]) -> tuple[str, ...] | None:
-    """Take what saw the data out of service; the classes left, if the prototypes could be had by subtraction."""
+def withdraw(bench: Bench, leaving: list[Leaving], later: Later) -> tuple[str, ...] | None:
+    """Take what saw the data out of service; the classes left, if the prototypes could be had by subtraction.
+
+    Destroying the prototypes before, which are large, is left to `later`.
+    """
     store, config = bench.store, bench.config
     rest = _prototypes_without(bench, [(sample, unit) for sample, unit, split in leaving if split == TRAIN])
     if rest is not None:
-        write_prototypes(store, rest, SUBTRACTED)
+        write_prototypes(store, rest, SUBTRACTED, later)
     else:
         store.remove(sorted({unit for _, unit, _ in leaving}))
         build_prototypes(store, config, bench.progress, bench.numerics)
@@ -57,7 +61,7 @@ def _prototypes_without(bench: Bench, leaving: list[tuple[str, str]]) -> Prototy
     if row is None or row[0] != prototypes_key(store, bench.config):
         return None
     try:
-        return load_prototypes(store.root, row[1]).without(_samples(store, leaving))
+        return load_prototypes(store.root, row[1]).without(_samples(store, leaving), reuse=True)
     except DamagedFile:
         return None
 

@@ -67,9 +67,9 @@ class Prototypes:
         """Without these samples; a class that has none left is gone."""
         return self.without([samples], device)
 
-    def without(self, parts: Iterable[Samples], device: str = "cpu") -> "Prototypes":
-        """Without the samples of all parts."""
-        return self._counted(parts, -1, device)
+    def without(self, parts: Iterable[Samples], device: str = "cpu", *, reuse: bool = False) -> "Prototypes":
+        """Without the samples of all parts; with `reuse` in the memory of these, which nobody may look at again."""
+        return self._counted(parts, -1, device, reuse)
 
     def vectors(self) -> np.ndarray:
         """The unit vectors of the class means [K, F] float32, for the cosine."""
@@ -110,7 +110,7 @@ class Prototypes:
     def digest(self) -> str:
         return digest_of_pieces(self.pieces())
 
-    def _counted(self, parts: Iterable[Samples], sign: int, device: str = "cpu") -> "Prototypes":
+    def _counted(self, parts: Iterable[Samples], sign: int, device: str = "cpu", reuse: bool = False) -> "Prototypes":
         """With the parts' samples added or subtracted, many at a time."""
         prototypes = self
         labels: list[str] = []
@@ -119,11 +119,13 @@ class Prototypes:
             labels += piece.labels
             quantised.append(describe(piece, self.expansion, device))
             if len(labels) >= MANY:
-                prototypes = prototypes._changed(labels, np.concatenate(quantised), sign, device)
-                labels, quantised = [], []
-        return prototypes._changed(labels, np.concatenate(quantised), sign, device) if labels else prototypes
+                prototypes = prototypes._changed(labels, np.concatenate(quantised), sign, device, reuse)
+                labels, quantised, reuse = [], [], True  # what was just made is nobody else's
+        return prototypes._changed(labels, np.concatenate(quantised), sign, device, reuse) if labels else prototypes
 
-    def _changed(self, labels: Sequence[str], quantised: np.ndarray, sign: int, device: str) -> "Prototypes":
+    def _changed(
+        self, labels: Sequence[str], quantised: np.ndarray, sign: int, device: str, reuse: bool
+    ) -> "Prototypes":
         classes = tuple(sorted({*self.classes, *labels}))
         index = {label: i for i, label in enumerate(classes)}
         sums = np.zeros((len(classes), quantised.shape[1]), np.int64)
@@ -137,7 +139,7 @@ class Prototypes:
         kept = np.flatnonzero(counts)
         if not len(kept):  # nothing is left, not even how wide it was
             return Prototypes(outer=None if self.outer is None else _NOTHING, expansion=self.expansion)
-        outer = None if self.outer is None else _added(self.outer, quantised, sign, device)
+        outer = None if self.outer is None else _added(self.outer, quantised, sign, device, reuse)
         return Prototypes(tuple(classes[i] for i in kept), sums[kept], counts[kept], outer, self.expansion)
 
 
@@ -156,10 +158,10 @@ def _pieces(samples: Samples) -> Iterator[Samples]:
         yield samples if whole else samples.take(np.arange(start, min(start + MANY, len(samples))))
 
 
-def _added(outer: np.ndarray, quantised: np.ndarray, sign: int, device: str) -> np.ndarray:
-    """outer + sign * sum of x x', exactly."""
+def _added(outer: np.ndarray, quantised: np.ndarray, sign: int, device: str, reuse: bool) -> np.ndarray:
+    """outer + sign * sum of x x', exactly; with `reuse` it may lie where `outer` lay."""
     if len(outer) and len(quantised) <= FEW:
-        return _added_one_by_one(outer, sign * quantised, quantised)
+        return _added_one_by_one(outer if reuse else outer.copy(), sign * quantised, quantised)
     triangle = _triangle(quantised.shape[1])
     for start in range(0, len(quantised), BLOCK):
         x = torch.from_numpy(quantised[start : start + BLOCK]).to(device).double()
@@ -169,8 +171,8 @@ def _added(outer: np.ndarray, quantised: np.ndarray, sign: int, device: str) -> 
 
 
 def _added_one_by_one(outer: np.ndarray, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """outer + sum of x y', a row of the triangle at a time: it stays in the cache, where a whole product would not."""
-    outer, size = outer.copy(), right.shape[1]
+    """Adds the sum of x y' to outer, a row of the triangle at a time: it stays in the cache, a product would not."""
+    size = right.shape[1]
     for x, y in zip(left, right, strict=True):
         end = 0
         for i in range(size):
