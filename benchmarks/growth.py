@@ -18,11 +18,14 @@ from pathlib import Path
 import numpy as np
 from cpu import make, shard, write_tasks
 
+from shardgraph.data.samples import Samples
 from shardgraph.learn.executors import GroupTask, SerialExecutor
 from shardgraph.learn.recipe import Recipe
 
 RECIPE = Recipe(epochs=4)
-LEVELS = {16: (4, 4), 64: (8, 8), 256: (16, 16), 1024: (32, 32), 4096: (64, 64)}
+FINE = 8
+GROUPS = (16, 64, 256, 1024, 4096)
+SAMPLES = 32_768  # eight a group at last
 
 
 def measure(tasks: list[GroupTask]) -> dict:
@@ -46,11 +49,11 @@ def peak_mb() -> float:
     return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) / 1024
 
 
-def apart(count: int, groups: int) -> dict:
-    """`measure` in a new process, for about `groups` groups of `count` samples."""
-    shards = {n: s for n, s in shard(make(count), *LEVELS[groups]).items() if len(set(s.labels)) > 1}
+def apart(samples: Samples, groups: int) -> dict:
+    """`measure` in a new process, for so many groups, less those that hold one class alone."""
+    shards = {n: s for n, s in shard(samples, groups // FINE, FINE).items() if len(set(s.labels)) > 1}
     with tempfile.TemporaryDirectory() as folder, multiprocessing.get_context("spawn").Pool(1) as pool:
-        found = {"samples": count} | pool.apply(measure, (write_tasks(shards, Path(folder), RECIPE),))
+        found = {"samples": len(samples)} | pool.apply(measure, (write_tasks(shards, Path(folder), RECIPE),))
     print(json.dumps(found), flush=True)
     return found
 
@@ -75,8 +78,10 @@ def draw(by_groups: list[dict], by_data: list[dict], path: Path) -> None:
         ax.loglog([p[x] for p in points], [p["predicted"] for p in points], "-", label="cost model")
         ax.set(xlabel=x, ylabel="seconds")
         ax.legend()
-    axes[2].semilogx([p["groups"] for p in by_groups], [p["peak_mb"] for p in by_groups], "o-", label="over groups")
-    axes[2].set(xlabel="groups", ylabel="peak memory, MB", ylim=(0, None))
+    for points, x in ((by_groups, "groups"), (by_data, "samples")):
+        axes[2].semilogx([p[x] for p in points], [p["peak_mb"] for p in points], "o-", label=f"over {x}")
+    axes[2].set(xlabel="groups, samples", ylabel="peak memory, MB", ylim=(0, None))
+    axes[2].legend()
     figure.savefig(path, dpi=120)
 
 
@@ -85,8 +90,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     parser.add_argument("--figure", type=Path)
     args = parser.parse_args()
-    by_data = [apart(1024 * factor, 64) for factor in (1, 2, 4, 8, 16)]
-    by_groups = [apart(8192, groups) for groups in LEVELS]
+    by_data = [apart(make(1024 * factor), 64) for factor in (1, 2, 4, 8, 16)]
+    samples = make(SAMPLES)
+    by_groups = [apart(samples, groups) for groups in GROUPS]
     per_step, per_visit = fit([by_data[0], by_data[-1]])
     for point in (*by_data, *by_groups):
         point["predicted"] = per_step * point["steps"] + per_visit * point["visits"]
