@@ -7,16 +7,20 @@ from collections import namedtuple
 import pytest
 
 from shardgraph.data.files import (
+    PIECE,
     adopt,
+    beside,
     check_room,
     destroy,
     destroy_with_folder,
     disk_use,
+    read_digested,
     read_file,
     scratch_path,
     sweep,
     write_file,
 )
+from shardgraph.digest import digest
 from shardgraph.errors import DamagedFile, DiskFull
 from tests.strategies import interrupted
 
@@ -139,3 +143,28 @@ def test_too_little_room_is_found_before_anything_is_written(root, monkeypatch):
     check_room(root, 10_000_000)
     with pytest.raises(DiskFull, match="20 MB free, the disk has 10 MB"):
         check_room(root, 20_000_000)
+
+
+def test_what_a_file_replaces_can_be_destroyed_later_and_is_not_lost_from_sight(root, witness):
+    (path, other), old = witness, []
+    write_file(root, path, NEW, old=old)
+    assert (path.read_bytes(), other.read_bytes()) == (NEW, OLD) and scratch(root) == old
+    sweep(root)  # as the next process would, had this one ended
+    assert (other.read_bytes(), scratch(root)) == (bytes(len(OLD)), [])
+
+
+def test_work_that_was_left_to_a_thread_is_done_or_raises(root):
+    done = []
+    with beside() as later:
+        later(done.append, 1)
+        later(done.append, 2)
+    assert done == [1, 2]
+    with pytest.raises(FileNotFoundError), beside() as later:
+        later((root / "nowhere").read_bytes)
+
+
+@pytest.mark.parametrize("size", [0, 1, PIECE, PIECE + 1])
+def test_bytes_are_digested_while_they_are_read(root, size):
+    (root / "a").write_bytes(bytes(range(251)) * (size // 251) + bytes(size % 251))
+    raw, value = read_digested(root / "a")
+    assert bytes(raw) == (root / "a").read_bytes() and value == digest(raw)

@@ -22,8 +22,6 @@ from shardgraph.errors import DamagedFile, DiskFull
 
 _ZEROS = bytes(1 << 20)
 PIECE = 1 << 22  # bytes that are read at a time
-Later = Callable[..., None]
-"""What work can be left to: a function, and what it is given."""
 
 
 def scratch_path(root: Path) -> Path:
@@ -40,10 +38,10 @@ def scratch_file(root: Path) -> Path:
     return path
 
 
-def write_file(root: Path, path: Path, *pieces: Raw, mode: int = 0o644, later: Later | None = None) -> None:
+def write_file(root: Path, path: Path, *pieces: Raw, mode: int = 0o644, old: list[Path] | None = None) -> None:
     """Put these bytes at `path`: afterwards they are there in full, and what was there before is destroyed.
 
-    With `later`, destroying is left to it; should the process end first, `sweep` does it.
+    With `old`, destroying is left to the caller, who finds the path there; if the process ends first, `sweep` does it.
     """
     new = scratch_path(root)
     descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
@@ -51,24 +49,26 @@ def write_file(root: Path, path: Path, *pieces: Raw, mode: int = 0o644, later: L
         file.writelines(pieces)
         file.flush()
         os.fsync(file.fileno())
-    adopt(root, new, path, later)
+    adopt(root, new, path, old)
 
 
-def adopt(root: Path, new: Path, path: Path, later: Later | None = None) -> None:
-    """Move the synced file `new` to `path`, and destroy what was there, or leave that to `later`."""
+def adopt(root: Path, new: Path, path: Path, old: list[Path] | None = None) -> None:
+    """Move the synced file `new` to `path`, and destroy what was there, or leave that to who reads `old`."""
     _make_folder(path.parent)
-    old = None
+    before = None
     if path.exists():
-        old = scratch_path(root)
-        os.link(path, old)
+        before = scratch_path(root)
+        os.link(path, before)
     new.replace(path)
     sync_folder(path.parent)
-    if old is not None:
-        later(destroy, old) if later else destroy(old)
+    if before is not None and old is not None:
+        old.append(before)
+    elif before is not None:
+        destroy(before)
 
 
 @contextlib.contextmanager
-def beside() -> Iterator[Later]:
+def beside() -> Iterator[Callable[..., None]]:
     """Something to leave work to, which a thread does meanwhile; at the end it is done, or its error is raised."""
     with ThreadPoolExecutor(1) as pool:
         left: list[Future] = []

@@ -11,7 +11,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from shardgraph.data.files import Later, adopt, scratch_file, write_file
+from shardgraph.data.files import adopt, scratch_file, write_file
 from shardgraph.data.store import Store, shard_unit
 from shardgraph.digest import digest, digest_of_pieces
 from shardgraph.errors import DamagedFile
@@ -212,14 +212,14 @@ def sum_prototypes(
     return total(parts(), second_order=recipe.second_order, expansion=recipe.expansion, device=device)
 
 
-def write_prototypes(store: Store, prototypes: Prototypes, key: str, later: Later | None = None) -> None:
-    """Write the prototypes' file and its row; destroying the file before may be left to `later`."""
+def write_prototypes(store: Store, prototypes: Prototypes, key: str, old: list[Path] | None = None) -> None:
+    """Write the prototypes' file and its row; destroying the file before may be left to who reads `old`."""
     pieces = prototypes.pieces()
     with store.catalogue.transaction() as db:  # until the row follows the file, they are work to do
         db.execute("UPDATE built SET key = '' WHERE name = ?", (PROTOTYPES,))
     with ThreadPoolExecutor(1) as beside:  # hashing and writing take as long as each other
         value = beside.submit(digest_of_pieces, pieces)
-        write_file(store.root, prototypes_path(store.root), *pieces, later=later)
+        write_file(store.root, prototypes_path(store.root), *pieces, old=old)
     row = (PROTOTYPES, key, value.result(), int(prototypes.counts.sum()), 0)
     with store.catalogue.transaction() as db:
         db.execute("INSERT OR REPLACE INTO built VALUES (?, ?, ?, ?, ?)", row)

@@ -13,8 +13,9 @@ import json
 import sqlite3
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 
-from shardgraph.data.files import beside
+from shardgraph.data.files import beside, destroy
 from shardgraph.digest import canonical_json
 from shardgraph.errors import DamagedFile, VerificationError, WorkspaceError
 from shardgraph.forget import queue, record
@@ -92,12 +93,15 @@ def finish(bench: Bench, number: int) -> Certificate:
     instant, opening = _request(bench, number)
     before = json.loads(opening)
     leaving = bench.store.catalogue.all("SELECT id, unit, split FROM leaving WHERE request = ?", number)
-    with beside() as later:
-        classes = withdraw(bench, leaving, later) if bench.config.trained else None
-        _enter(bench, number, "erasing")
-        erase(bench, sorted({unit for _, unit, _ in leaving}), before["groups"])
-        if classes is not None:
-            confirm_prototypes(bench.store, bench.config)
+    old: list[Path] = []
+    classes = withdraw(bench, leaving, old) if bench.config.trained else None
+    _enter(bench, number, "erasing")
+    erase(bench, sorted({unit for _, unit, _ in leaving}), before["groups"])
+    if classes is not None:
+        confirm_prototypes(bench.store, bench.config)
+    with beside() as later:  # training waits for no disk
+        for path in old:
+            later(destroy, path)
         if bench.config.trained and not instant and bench.same_numerics:
             _enter(bench, number, "retraining")
             manifest = bench.build(classes)

@@ -1,8 +1,8 @@
 """Taking what saw the leaving samples out of service, and its bytes off the disk. Every step can be repeated."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
-from shardgraph.data.files import Later
 from shardgraph.data.samples import TRAIN, Samples
 from shardgraph.data.store import Store
 from shardgraph.errors import DamagedFile
@@ -24,15 +24,15 @@ from shardgraph.learn.prototypes import Prototypes
 Leaving = tuple[str, str, str]  # a sample's id, its unit and its split
 
 
-def withdraw(bench: Bench, leaving: list[Leaving], later: Later) -> tuple[str, ...] | None:
+def withdraw(bench: Bench, leaving: list[Leaving], old: list[Path]) -> tuple[str, ...] | None:
     """Take what saw the data out of service; the classes left, if the prototypes could be had by subtraction.
 
-    Destroying the prototypes before, which are large, is left to `later`.
+    Destroying the prototypes before, which are large, is left to who reads `old`.
     """
     store, config = bench.store, bench.config
     rest = _prototypes_without(bench, [(sample, unit) for sample, unit, split in leaving if split == TRAIN])
     if rest is not None:
-        write_prototypes(store, rest, SUBTRACTED, later)
+        write_prototypes(store, rest, SUBTRACTED, old)
     else:
         store.remove(sorted({unit for _, unit, _ in leaving}))
         build_prototypes(store, config, bench.progress, bench.numerics)
