@@ -2,8 +2,8 @@
 
     shardgraph experiment others
 
-Slices make a forget read less and keep a stage of every shard for it; they cost accuracy where shards are small, since
-each stage sees fewer epochs. LegoNet places samples by what they look like, so its sub-models know few classes each.
+Slices keep what a shard knew after every stage, and a forget goes back to the stage before its slice: it reads samples
+once a stage, with fewer epochs each. LegoNet places samples by their looks, so its sub-models differ in size.
 """
 
 from collections.abc import Iterator
@@ -46,8 +46,8 @@ def show(records: Records) -> Shown:
         rows.append([title(name), who, spread([r["accuracy"] for r in own]), f"{_mean(own, 'cost'):.0f}", stored])
     about = (
         f"Test accuracy in per cent at {N} shards, mean and standard deviation over seeds, and the expected number of "
-        "samples that a forget reads, each as often as a stage reads it. Slices keep a copy of the adapters after "
-        "every stage (MiB); all of these forget exactly."
+        "samples that a forget reads, each as often as a stage reads it; a stage has fewer epochs. Slices keep a copy "
+        "of the adapters after every stage (MiB). All of these forget exactly."
     )
     columns = ["data set", "method", "accuracy", "samples read per forget", "adapters kept, MiB"]
     table = Table("slices and LegoNet", columns, rows)

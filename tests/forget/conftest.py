@@ -1,4 +1,4 @@
-"""What the tests of rights share: rows of three sources, and workspaces trained on some of them."""
+"""What many tests share: rows of three sources, and workspaces trained on some of them."""
 
 from collections.abc import Callable, Iterable
 

@@ -32,11 +32,8 @@ Usage = namedtuple("Usage", "total used free")
 
 
 @pytest.fixture
-def trained(create):
-    workspace = create(classes=LABELS)
-    workspace.add(embed(ROWS))
-    workspace.train(BySource(), QUICK)
-    return workspace
+def trained(trained):
+    return trained(BySource(), ROWS)
 
 
 def state(workspace):

@@ -19,11 +19,8 @@ ASKED = ForgetRequest(samples=(ROWS[0].id, ROWS[1].id), subjects=("p2",), reason
 
 
 @pytest.fixture
-def trained(create):
-    workspace = create(classes=LABELS)
-    workspace.add(embed(ROWS))
-    workspace.train(BySource(), QUICK)
-    return workspace
+def trained(trained):
+    return trained(BySource(), ROWS)
 
 
 def test_a_certificate_says_what_was_done_and_what_is_there_now(trained):

@@ -8,6 +8,7 @@ import pytest
 
 from shardgraph.data import shardfile
 from shardgraph.errors import WorkspaceError
+from shardgraph.forget import execute
 from shardgraph.forget.request import ForgetRequest
 from shardgraph.forget.workspace import Workspace
 from shardgraph.graph import Bilevel, BySource, Complete
@@ -181,3 +182,21 @@ def test_a_shard_of_the_forgotten_is_not_kept_for_the_next_reader(create):
     assert shardfile.to_bytes(workspace.held_out()) == shardfile.to_bytes(
         embed([row for row in ROWS if row.split == "test" and row is not ROWS[43]])
     )
+
+
+def test_what_was_to_be_destroyed_later_is_gone_before_a_forget_that_failed_is_certified(create, monkeypatch):
+    workspace = create(classes=LABELS)
+    workspace.add(embed(ROWS))
+    workspace.train(Complete(2), QUICK)
+    witness = workspace.root.parent / "witness"
+    os.link(workspace.root / "prototypes.safetensors", witness)
+
+    def full(*given):
+        raise OSError("no room")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(execute, "erase", full)
+        with pytest.raises(OSError, match="no room"):
+            workspace.forget(KINDS["samples"])
+    assert len(workspace.resume()) == 1
+    assert not any(witness.read_bytes()) and not list((workspace.root / "scratch").iterdir())

@@ -12,18 +12,15 @@ from shardgraph.forget.queue import Submission
 from shardgraph.forget.request import ForgetRequest
 from shardgraph.forget.workspace import Workspace
 from shardgraph.graph import BySource
-from tests.strategies import LABELS, QUICK, embed, many, never_saw, promised_files
+from tests.strategies import embed, many, never_saw, promised_files
 
 ROWS = [*many(24), *many(4, split="test")]
 BY_SOURCE = {name: [row for row in ROWS[:24] if row.source == name] for name in ("ann", "bob", "web")}
 
 
 @pytest.fixture
-def trained(create):
-    workspace = create(classes=LABELS)
-    workspace.add(embed(ROWS))
-    workspace.train(BySource(), QUICK)
-    return workspace
+def trained(trained):
+    return trained(BySource(), ROWS)
 
 
 def ask(workspace, *ids, **options):

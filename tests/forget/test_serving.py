@@ -8,17 +8,14 @@ from shardgraph.forget.request import ForgetRequest
 from shardgraph.forget.serving import Shelf, served_key, served_model
 from shardgraph.forget.workspace import Workspace
 from shardgraph.graph import BySource
-from tests.strategies import LABELS, QUICK, embed, many
+from tests.strategies import many
 
 ROWS = many(24)
 
 
 @pytest.fixture
-def trained(create):
-    workspace = create(classes=LABELS)
-    workspace.add(embed(ROWS))
-    workspace.train(BySource(), QUICK)
-    return workspace
+def trained(trained):
+    return trained(BySource(), ROWS)
 
 
 class Interrupted(Shelf):

@@ -14,18 +14,15 @@ from shardgraph.forget.manifest import Manifest
 from shardgraph.forget.request import ForgetRequest
 from shardgraph.forget.workspace import Workspace
 from shardgraph.graph import BySource
-from tests.strategies import LABELS, QUICK, embed, interrupted, many
+from tests.strategies import LABELS, embed, interrupted, many
 
 ROWS = many(18)
 LATE = [row._replace(id=f"latecomer-{i}") for i, row in enumerate(many(4))]
 
 
 @pytest.fixture
-def trained(create):
-    workspace = create(classes=LABELS)
-    workspace.add(embed(ROWS))
-    workspace.train(BySource(), QUICK)
-    return workspace
+def trained(trained):
+    return trained(BySource(), ROWS)
 
 
 def test_a_model_can_be_loaded_anew_whenever_a_later_training_is_interrupted(trained, fast_path):
