@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from experiments import (
+    ablation,
     accuracy,
     adapters,
     cost,
@@ -29,7 +30,20 @@ from experiments.shown import Shown
 RESULTS = Path(__file__).parent / "results"
 EXPERIMENTS: dict[str, Callable[[Records], Shown]] = {
     module.__name__.rpartition(".")[2]: module.show
-    for module in (second, accuracy, cost, fine, instant, adapters, prototypes, domains, graphs, others, private)
+    for module in (
+        second,
+        accuracy,
+        cost,
+        fine,
+        instant,
+        adapters,
+        prototypes,
+        domains,
+        graphs,
+        others,
+        private,
+        ablation,
+    )
 }
 
 HEAD = """# Results
@@ -52,11 +66,13 @@ def quick(names: Iterable[str]) -> Records:
     wanted = set(names)
     with tempfile.TemporaryDirectory() as folder:
         book = runs.Book(Path(folder) / "digits--pixels.jsonl")
-        if wanted - {"graphs", "private"}:
+        if wanted - {"graphs", "private", "ablation"}:
             studies = [study for study in runs.STUDIES if study in wanted]
             runs.run(demo(), book, "cpu", (1, 8, 64, 256), "adapters" in wanted, studies, seeds=(0, 1))
         if "private" in wanted:
             book.add(private.measured(demo(), 1, seeds=(0,), ks=(1, 8)))
+        if "ablation" in wanted:
+            book.add([{"study": "ablation", **record} for record in ablation.ablation(demo(), "cpu")])
         return Records({"digits--pixels": book.records})
 
 

@@ -277,13 +277,14 @@ def test_heads_that_do_not_divide_are_found_before_anything_is_fixed(create):
     assert not workspace.config.trained
 
 
-def test_a_workspace_of_a_newer_format_is_refused_and_left_alone(trained):
+@pytest.mark.parametrize(("number", "advice"), [(FORMAT + 1, "upgrade"), (FORMAT - 1, "new workspace")])
+def test_a_workspace_of_another_format_is_refused_and_left_alone(number, advice, trained):
     path = trained.root / "config.json"
-    newer = json.dumps({**json.loads(path.read_bytes()), "format": FORMAT + 1, "soul": 21}).encode()
-    path.write_bytes(newer)
-    with pytest.raises(ConfigError, match=f"format {FORMAT + 1}.*upgrade"):
+    other = json.dumps({**json.loads(path.read_bytes()), "format": number, "soul": 21}).encode()
+    path.write_bytes(other)
+    with pytest.raises(ConfigError, match=f"format {number}.*{advice}"):
         Workspace(trained.root)
-    assert path.read_bytes() == newer
+    assert path.read_bytes() == other
 
 
 @pytest.mark.parametrize("raw", [b"", b"{", b"[]", b'{"seed": 1}', b"\xff\xfe"], ids=repr)

@@ -85,7 +85,7 @@ def test_killed_at_lines_spread_over_the_command(create, fast_path, act):
 @pytest.mark.slow
 def test_killed_at_fifty_random_moments_of_a_forget(create, fast_path):
     results = kill_and_finish(prepared(create, "forget"), fast_path, act="forget", how="delay", count=50)
-    assert sum(job["killed"] == [True] for job in results) > 40
+    assert sum(job["killed"] == [True] for job in results) > 25  # one that comes too late tells nothing
     assert all(job["events"] == ["forget"] for job in results), "exactly one certificate, whatever happened"
     assert sum(job["resumed"] for job in results) > 10
 

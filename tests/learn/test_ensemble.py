@@ -16,6 +16,7 @@ from shardgraph.learn.expansion import expand
 from shardgraph.learn.group import train_group
 from shardgraph.learn.prototypes import Prototypes, total
 from shardgraph.learn.recipe import PAPER, Recipe
+from tests.learn.test_shrinkage import naive_shrinkage
 from tests.strategies import embed, many
 
 RECIPES = [
@@ -67,11 +68,9 @@ def naive_scores(parts, adapters, recipe, sample):
     unit, z = unit_vectors(everyone, expansion), unit_vectors(sample, expansion)[0]
     members = [unit[[own == label for own in everyone.labels]] for label in sorted(logits)]
     if recipe.second_order:
-        few = 3 * (unit.shape[1] / (len(unit) - len(members))) ** 8
-        x = max(min(few, 0.3), (14 * len(members) / len(unit)) ** 6, 1e-4)
         each = sum(group.samples for group in adapters.values()) / sum(len(g.classes) for g in adapters.values())
         weight, voices = 0.7 + 0.3 * math.exp(-each / 100), standardised(voices)
-        answers = standardised(discriminant_scores(members, z, x / (1 + x)))
+        answers = standardised(discriminant_scores(members, z, naive_shrinkage(members)))
     else:
         counts = [group.samples for group in adapters.values() for _ in group.classes]
         weight = math.exp(-np.mean(counts) / 100) if recipe.prototypes else 0.0
@@ -85,7 +84,7 @@ def unit_vectors(samples, expansion):
     x = samples.features / np.linalg.norm(samples.features, axis=1, keepdims=True).astype(np.float64)
     if not expansion:
         return x
-    y = expand(samples, expansion).astype(np.float64)
+    y = expand(samples, expansion)
     return np.concatenate([x, y / np.linalg.norm(y, axis=1, keepdims=True)], axis=1) / 2**0.5
 
 

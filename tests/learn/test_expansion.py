@@ -1,4 +1,6 @@
-"""Random features of tokens: exact integers, whatever the company, the order and the threads."""
+"""Random features of tokens: the same bits, whatever the company, the order and the threads."""
+
+import math
 
 import numpy as np
 import pytest
@@ -17,17 +19,19 @@ def samples(count=30, dim=6):
 
 
 def naive(sample, width):
-    """The features of one sample in Python's integers, token by token."""
-    signs = expansion._signs(sample.tokens.shape[1], width).int().numpy()
+    """The features of one sample, summed in Python's integers, token by token."""
+    dim = sample.tokens.shape[1]
+    signs, threshold = expansion._signs(dim, width).int().numpy(), round(STEPS * dim**0.5)
     sums = np.zeros(width, dtype=object)
     for token in sample.tokens.astype(np.float64):
         centred = token - token.mean()
         steps = [int(x) for x in np.rint(centred / np.sqrt((centred**2).mean() + 1e-6) * STEPS)]
-        sums += [max(0, sum(s * x for s, x in zip(column, steps, strict=True))) for column in signs.T.tolist()]
-    return sums
+        reach = [sum(s * x for s, x in zip(column, steps, strict=True)) for column in signs.T.tolist()]
+        sums += [max(0, x - threshold) for x in reach]
+    return [math.sqrt(x / (len(sample.tokens) * STEPS * math.sqrt(dim)) + 1e-3) for x in sums.tolist()]
 
 
-def test_sums_equal_integer_arithmetic_token_by_token():
+def test_features_equal_integer_arithmetic_token_by_token():
     whole = samples()
     found = expand(whole, 4)
     for i in range(len(whole)):

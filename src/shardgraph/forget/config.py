@@ -13,7 +13,7 @@ from shardgraph.graph import Topology
 from shardgraph.learn.private.terms import PrivacyTerms
 from shardgraph.learn.recipe import Recipe
 
-FORMAT = 1
+FORMAT = 2  # 1: second-order prototypes of other token features, before the first release
 
 
 @dataclass(frozen=True)
@@ -75,12 +75,13 @@ class Config:
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> "Config":
-        """The configuration that `to_json` wrote; a newer format is refused."""
+        """The configuration that `to_json` wrote; another format is refused."""
         found = value.get("format")
         if not isinstance(found, int) or found < 1:
             raise ConfigError(f"config.json must carry a format number, got {found!r}")
-        if found > FORMAT:
-            raise ConfigError(f"this workspace has format {found}, this shardgraph reads up to {FORMAT}: upgrade it")
+        if found != FORMAT:
+            what = "upgrade shardgraph" if found > FORMAT else "add the samples to a new workspace and train it"
+            raise ConfigError(f"this workspace has format {found}, this shardgraph reads {FORMAT}: {what}")
         known: dict[str, Any] = {field.name: value[field.name] for field in fields(cls) if field.name in value}
         lists = {name: tuple(known[name]) for name in ("classes", "dims") if known.get(name) is not None}
         return cls(**known | lists)

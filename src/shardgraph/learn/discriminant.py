@@ -1,8 +1,7 @@
 """Second-order prototypes: a linear discriminant from the integer sums, solved from scratch at every build.
 
     mu_k = class means    Sigma = shared within-class covariance, shrunk: (1 - s) Sigma + s tr(Sigma) / F I
-    s = x / (1 + x), x = max(min(3 (F / (n - K))^8, 0.3), (14 K / n)^6), unless the recipe has a constant: few
-    samples tell little of a covariance's F dimensions, or of K means
+    s = what `shrinkage.py` chooses from the same sums, unless the recipe has a constant
     score_k(x) = x' Sigma^-1 mu_k - 1/2 mu_k' Sigma^-1 mu_k
 
 To forget, integers are subtracted and this is solved again: nothing is downdated, so nothing is remembered.
@@ -10,12 +9,13 @@ To forget, integers are subtracted and this is solved again: nothing is downdate
 
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from shardgraph.data.samples import Samples
+from shardgraph.learn.expansion import pooled
 from shardgraph.learn.prototypes import SCALE, Prototypes, describe
+from shardgraph.learn.shrinkage import chosen
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,11 @@ def discriminant(prototypes: Prototypes, shrinkage: float | None = None) -> Disc
     assert prototypes.outer is not None
     counts = torch.from_numpy(prototypes.counts).double()
     means = torch.from_numpy(prototypes.sums) / counts[:, None] / SCALE
-    if shrinkage is None:
-        shrinkage = _shrinkage(means.shape[1], prototypes.counts)
     freedom = max(float(counts.sum()) - len(counts), 1.0)
     square = torch.from_numpy(prototypes.products()).div_(float(SCALE) ** 2)  # large: changed in place from here on
     spread = float((square.diagonal() - counts @ means.square()).mean()) / freedom
+    if shrinkage is None:
+        shrinkage = chosen(square, means, counts, pooled(len(square), prototypes.expansion))
     rest = (1 - shrinkage) / freedom
     shrunk = square.addmm_((means * counts[:, None]).T, means, beta=rest, alpha=-rest)
     shrunk.diagonal().add_(shrinkage * spread if spread > 1e-12 else 1.0)  # 1.0: one sample a class
@@ -50,11 +50,3 @@ def discriminant(prototypes: Prototypes, shrinkage: float | None = None) -> Disc
     weights = torch.linalg.solve_triangular(factor.mT, half, upper=True)
     biases = -0.5 * (means.T * weights).sum(dim=0)
     return Discriminant(weights.float(), biases.float(), prototypes.expansion)
-
-
-def _shrinkage(width: int, counts: np.ndarray) -> float:
-    """How far towards a sphere, from the retained samples alone; the rule was chosen on held-out training data."""
-    dimensions = width / max(counts.sum() - len(counts), 1.0)
-    means = len(counts) / counts.sum()
-    x = max(min(3 * dimensions**8, 0.3), (14 * means) ** 6, 1e-4)
-    return x / (1 + x)

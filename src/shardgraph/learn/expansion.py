@@ -1,9 +1,10 @@
-"""Random features of the tokens, as exact integers: what second-order prototypes see beside the pooled features.
+"""Random features of the tokens, reproducible to the bit: what second-order prototypes see beside the pooled features.
 
-    psi(z)_j = mean over tokens t of relu(r_j . LN(z_t)),   r_j a vector of random signs, fixed for ever
+    psi(z)_j = sqrt(10^-3 + mean over tokens t of relu(r_j . LN(z_t) / sqrt(D) - 1)),   r_j random signs, fixed for ever
 
-LN(z_t) is rounded to multiples of 2^-8 first. Products of such integers with signs stay below 2^24, where float32 is
-exact, so the bits are the same in any order, in any company, with any number of threads.
+A feature counts how often, and how strongly, tokens point its way; of what is counted the root tells more. LN(z_t) is
+rounded to multiples of 2^-8 first. Products of such integers with signs stay below 2^24, where float32 is exact, so
+their sums are the same in any order, in any company, with any number of threads; root and quotient are IEEE's own.
 """
 
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from shardgraph.digest import generator
 
 STEPS = 2**8  # per unit of a normalised token
 TOKENS = 2**14  # rows of one product; bounds memory, changes no bit
+FLOOR = 1e-3  # under the root: whether a token in a thousand points that way is chance
 FEW = 2**10  # tokens that one thread is enough for
 MOST = 3072  # features, however wide the tokens are: their products are kept, and solved for at every build
 
@@ -28,24 +30,34 @@ def width(dim: int, expansion: int) -> int:
     return min(expansion * dim, MOST)
 
 
+def pooled(described: int, expansion: int) -> int:
+    """How many of `described` dimensions are the pooled features; the rest are features of tokens."""
+    return described - MOST if expansion * (described - MOST) > MOST else described // (1 + expansion)
+
+
 def expand(samples: Samples, expansion: int, device: str = "cpu") -> np.ndarray:
-    """The sums over each sample's tokens [n, W] int64, W as `width` says; the same on any device."""
+    """The features of each sample's tokens [n, W] float64, W as `width` says; the same on any device."""
     exact = torch.float32 if device == "cpu" else torch.float64  # a GPU may be told to round float32 products
     signs = _signs(dim := samples.tokens.shape[1], width(dim, expansion)).to(device, exact)
     with _threads(len(samples.tokens)):
         parts = [_summed(samples, rows, signs) for rows in _blocks(samples.offsets)]
-    return np.concatenate(parts) if parts else np.zeros((0, signs.shape[1]), np.int64)
+    sums = np.concatenate(parts) if parts else np.zeros((0, signs.shape[1]))
+    tokens = np.maximum(np.diff(samples.offsets), 1)[:, None]
+    return np.sqrt(sums / (tokens * STEPS * np.sqrt(dim)) + FLOOR)
 
 
 def _summed(samples: Samples, rows: range, signs: Tensor) -> np.ndarray:
+    """The sums over tokens of relu(r . steps - threshold) [rows, W]: integers, as float64."""
     offsets = samples.offsets[rows.start : rows.stop + 1]
-    hidden = (_normalised(samples.tokens[offsets[0] : offsets[-1]]).to(signs) @ signs).clamp_(min=0)
+    threshold = round(STEPS * len(signs) ** 0.5)
+    hidden = _normalised(samples.tokens[offsets[0] : offsets[-1]]).to(signs) @ signs
+    hidden.sub_(threshold).clamp_(min=0)
     lengths = np.diff(offsets)
     if (lengths == lengths[0]).all():
         sums = hidden.view(len(rows), -1, hidden.shape[1]).sum(dim=1, dtype=torch.float64)
     else:
         sums = torch.segment_reduce(hidden.double(), "sum", lengths=torch.from_numpy(lengths).to(signs.device))
-    return sums.long().cpu().numpy()
+    return sums.cpu().numpy()
 
 
 @contextmanager

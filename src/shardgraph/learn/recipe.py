@@ -20,7 +20,7 @@ class Recipe:
     method        "second": second-order prototypes, mixed by constants; "safe": the paper's, mixed by lambda(m)
     expansion     random features of the tokens that second-order prototypes use, a token dimension, 3072 at most in
                   all; 0 for none
-    shrinkage     of the second-order covariance, between 0 and 1; None: from the number of retained samples
+    shrinkage     of the second-order covariance, between 0 and 1; None: chosen from the same sums
     mixing        the weight of second-order prototypes against the adapters, both standardised per sample;
                   None: from the retained samples an adapter
     """
