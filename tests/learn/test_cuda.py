@@ -74,6 +74,6 @@ def test_all_adapters_answer_as_on_the_cpu():
     q, v = torch.randn(2, 70, 32, generator=torch.Generator().manual_seed(0))
     voices = Voices.prepare(q, v, attention)
     samples = embed(many(5), dim=32, most_tokens=3)
-    found = answer(voices.queries, voices.heads, lay_out([samples], 2, "cpu"))
+    found = answer(*voices._rows, lay_out([samples], 2, "cpu"))
     # keys and queries carry 11 bits here
     assert torch.allclose(found, voices.answer(voices.keys(samples)), atol=0.05, rtol=0.01)
