@@ -59,9 +59,10 @@ class Voices:
 
     def answer(self, keys: inca.Keys) -> Tensor:
         """y [n, A] from keys, one sample at a time."""
-        longest = keys.keys.norm(dim=-1).amax(dim=(0, 2)).tolist()
+        means = torch.matmul(keys.values, self.column.unsqueeze(1))  # [H, n, T, 1]
+        gathered = torch.cat([keys.values, means, torch.ones_like(means)], dim=-1).mT  # [H, n, d + 2, T]
         with torch.no_grad():
-            return torch.stack([self._answer_one(keys, i, self.reach * longest[i]) for i in range(len(longest))])
+            return torch.stack([self._answer_one(keys, gathered[:, i], i) for i in range(keys.keys.shape[1])])
 
     def keys_fused(self, samples: Samples) -> "KeysOnDevice":
         """The samples' keys as the GPU's kernels want them."""
@@ -84,39 +85,45 @@ class Voices:
     def _scratch(self) -> "_Scratch":
         return _Scratch()
 
-    def _answer_one(self, keys: inca.Keys, i: int, highest: float) -> Tensor:
-        """y [A] on one sample.
+    def _answer_one(self, keys: inca.Keys, gathered: Tensor, i: int) -> Tensor:
+        """y [A] on one sample, whose values lie in `gathered` with their means and ones.
 
-        Softmax without its usual maximum: no score exceeds `highest`, the product of norms, so where that is small
-        enough the exponentials can neither overflow nor all vanish, and a pass over the scores is saved.
+        Softmax without its usual maximum: no score exceeds the product of norms, so where that is small enough the
+        exponentials can neither overflow nor all vanish, and a pass over the scores is saved.
         """
-        key, value = keys.keys[:, i], keys.values[:, i]  # [H, T, d]
-        shape = (key.shape[0], key.shape[1], self.queries.shape[2])
-        weights = torch.bmm(key, self.queries, out=self._scratch.take("weights", shape, self.queries))
+        key, (heads, dim, adapters) = keys.keys[:, i], self.queries.shape
+        weights = self._scratch.take("weights", (heads, key.shape[1], adapters), self.queries)
+        torch.bmm(key, self.queries, out=weights)
         if keys.bias is not None:
             weights += keys.bias[i].unsqueeze(-1)
-        if highest > SAFE_EXPONENT:
+        if not self._bounded and self.reach * float(key.norm(dim=-1).max()) > SAFE_EXPONENT:
             weights -= weights.amax(dim=1, keepdim=True)
-        factor = weights.exp_().sum(dim=1).reciprocal_()  # [H, A] what everything gathered is still to be multiplied by
-        outputs = torch.bmm(value.mT, weights, out=self._scratch.take("outputs", self.queries.shape, self.queries))
+        found = self._scratch.take("found", (heads, dim + 2, adapters), self.queries)
+        outputs, means, sums = torch.bmm(gathered, weights.exp_(), out=found).split([dim, 1, 1], dim=1)
+        factor = sums.reciprocal()  # which everything that was gathered is still to be multiplied by
         if self.attention.wo is not None and not self.attention.folded:
-            return self._normed(self._turned(outputs * factor.unsqueeze(1)), torch.ones_like(factor))
-        return self._normed(outputs, factor, torch.bmm((value @ self.column).mT, weights).squeeze(1))
-
-    def _normed(self, outputs: Tensor, factor: Tensor, means: Tensor | None = None) -> Tensor:
-        """The last LayerNorm and the heads: outputs [H, d, A], `factor` and, where known, means [H, A] -> [A]."""
-        if means is None:
-            means = (outputs * self.column).sum(dim=1)
-        product = torch.mul(outputs, self.heads, out=self._scratch.take("product", outputs.shape, outputs))
-        dot = (product.sum(dim=1) * factor).sum(dim=0)
-        square = (torch.mul(outputs, outputs, out=product).sum(dim=1) * factor.square()).sum(dim=0)
-        mean = (means * factor).sum(dim=0)
+            outputs = self._turned(outputs * factor)
+            means, factor = (outputs * self.column).sum(dim=1, keepdim=True), torch.ones_like(factor)
+        product = torch.mul(outputs, self.heads, out=self._scratch.take("product", self.queries.shape, self.queries))
+        dot = _total(product, factor)
+        square = _total(torch.mul(outputs, outputs, out=product), factor.square())
+        mean = _total(means, factor)
         return dot * (square / self.attention.dim - mean * mean + EPS).rsqrt()
+
+    @property
+    def _bounded(self) -> bool:
+        """Whether no score can be too high: an unprojected token is no longer than LayerNorm makes it."""
+        return self.attention.wk is None and self.reach * math.sqrt(self.attention.dim) <= SAFE_EXPONENT
 
     def _turned(self, outputs: Tensor) -> Tensor:
         """Through Wo, where that is not folded into the heads."""
         assert self.attention.wo is not None
-        return (self.attention.wo.to(outputs).T @ outputs.flatten(0, 1)).view_as(outputs)
+        return (self.attention.wo.to(outputs).T @ outputs.flatten(0, 1)).view(outputs.shape)
+
+
+def _total(parts: Tensor, factor: Tensor) -> Tensor:
+    """The sum over heads and dimensions [A] of parts [H, d, A], times `factor` [H, 1, A]."""
+    return (parts.sum(dim=1, keepdim=True) * factor).sum(dim=(0, 1))
 
 
 class _Scratch(threading.local):
