@@ -8,8 +8,7 @@ import torch
 
 from shardgraph.learn import shrinkage
 from shardgraph.learn.discriminant import discriminant
-from shardgraph.learn.expansion import pooled, width
-from shardgraph.learn.prototypes import total
+from shardgraph.learn.prototypes import Prototypes, total
 from shardgraph.learn.shrinkage import ODDS, chosen, predicted_errors
 from tests.strategies import embed, many
 
@@ -79,7 +78,7 @@ def test_predictions_equal_the_formula_pair_by_pair():
         naive_error(within.T @ within, means.numpy(), counts.numpy(), 84, x / (1 + x)) for x in (0.01, 0.3, 5.0)
     ]
     assert np.allclose(found, expected, rtol=1e-8)
-    assert chosen(square, means, counts, 12) == pytest.approx(naive_shrinkage(members), rel=1e-9)
+    assert chosen(square, means, counts, 0) == pytest.approx(naive_shrinkage(members), rel=1e-9)
 
 
 @pytest.mark.parametrize("each", [12, 30, 200])
@@ -101,7 +100,7 @@ def test_for_gaussians_predictions_come_true(each, monkeypatch):
 
 def test_fewer_samples_are_shrunk_further():
     whole = gaussians(np.random.default_rng(3), 400)
-    few, some, lots = (chosen(*sums([own[:each] for own in whole]), 40) for each in (6, 20, 400))
+    few, some, lots = (chosen(*sums([own[:each] for own in whole]), 0) for each in (6, 20, 400))
     assert few > some > lots
 
 
@@ -114,7 +113,7 @@ def test_what_is_chosen_depends_on_the_sums_alone():
 
 def test_a_block_of_many_features_and_classes_is_enough(monkeypatch):
     members = gaussians(np.random.default_rng(5), 30, classes=20, dim=60)
-    whole = chosen(*sums(members), 20)
+    whole = chosen(*sums(members), 40)
     monkeypatch.setattr(shrinkage, "BLOCK", 10)
     monkeypatch.setattr(shrinkage, "CLASSES", 10)
     seen = []
@@ -123,7 +122,7 @@ def test_a_block_of_many_features_and_classes_is_enough(monkeypatch):
         "predicted_errors",
         lambda w, m, *rest: seen.append((w.shape, m.shape)) or predicted_errors(w, m, *rest),
     )
-    part = chosen(*sums(members), 20)
+    part = chosen(*sums(members), 40)
     assert seen == [((20, 20), (10, 20))]  # 10 of 20 pooled features, 10 of 40 others, 10 of 20 classes
     assert 0 < part < 1 and 0 < whole < 1
 
@@ -131,12 +130,12 @@ def test_a_block_of_many_features_and_classes_is_enough(monkeypatch):
 @pytest.mark.parametrize("members", [[(0,)], [(0, 1, 2)], [(0,), (1,)], [(0, 1), (2,)]], ids=str)
 def test_hardly_any_sample_gives_a_finite_answer(members):
     rows = np.random.default_rng(0).normal(size=(3, 5))
-    found = chosen(*sums([rows[list(own)] for own in members]), 5)
+    found = chosen(*sums([rows[list(own)] for own in members]), 0)
     assert 0 < found < 1
 
 
-@pytest.mark.parametrize(
-    ("dim", "expansion"), [(8, 16), (192, 16), (384, 16), (384, 0), (1280, 4), (3072, 1), (4000, 1)]
-)
-def test_how_many_are_pooled_is_known_from_the_whole(dim, expansion):
-    assert pooled(dim + width(dim, expansion), expansion) == dim
+def test_how_many_are_features_of_tokens_is_kept_with_the_sums():
+    whole = embed(many(30, labels=("ant", "bee")), dim=8, most_tokens=3)
+    sums = total([whole], second_order=True, expansion=2)
+    assert sums.wide == 16 == Prototypes.from_bytes(sums.to_bytes()).wide
+    assert sums.minus(whole).wide == 0 == total([whole], second_order=True).wide

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from shardgraph.data.samples import Samples
-from shardgraph.learn.expansion import pooled
 from shardgraph.learn.prototypes import SCALE, Prototypes, describe
 from shardgraph.learn.shrinkage import chosen
 
@@ -41,7 +40,7 @@ def discriminant(prototypes: Prototypes, shrinkage: float | None = None) -> Disc
     square = torch.from_numpy(prototypes.products()).div_(float(SCALE) ** 2)  # large: changed in place from here on
     spread = float((square.diagonal() - counts @ means.square()).mean()) / freedom
     if shrinkage is None:
-        shrinkage = chosen(square, means, counts, pooled(len(square), prototypes.expansion))
+        shrinkage = chosen(square, means, counts, prototypes.wide)
     rest = (1 - shrinkage) / freedom
     shrunk = square.addmm_((means * counts[:, None]).T, means, beta=rest, alpha=-rest)
     shrunk.diagonal().add_(shrinkage * spread if spread > 1e-12 else 1.0)  # 1.0: one sample a class

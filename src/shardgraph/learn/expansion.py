@@ -30,11 +30,6 @@ def width(dim: int, expansion: int) -> int:
     return min(expansion * dim, MOST)
 
 
-def pooled(described: int, expansion: int) -> int:
-    """How many of `described` dimensions are the pooled features; the rest are features of tokens."""
-    return described - MOST if expansion * (described - MOST) > MOST else described // (1 + expansion)
-
-
 def expand(samples: Samples, expansion: int, device: str = "cpu") -> np.ndarray:
     """The features of each sample's tokens [n, W] float64, W as `width` says; the same on any device."""
     exact = torch.float32 if device == "cpu" else torch.float64  # a GPU may be told to round float32 products

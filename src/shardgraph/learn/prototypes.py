@@ -51,6 +51,7 @@ class Prototypes:
     outer   [F (F + 1) / 2] int64    the sum of their outer products over all classes, its upper triangle row by row;
                                      None where only first order is kept
     expansion               random features a token dimension, see `expand`
+    wide                    how many of the F those are; they come last
     """
 
     classes: tuple[str, ...] = ()
@@ -58,6 +59,7 @@ class Prototypes:
     counts: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     outer: np.ndarray | None = None
     expansion: int = 0
+    wide: int = 0
 
     def plus(self, samples: Samples) -> "Prototypes":
         """With these samples."""
@@ -95,16 +97,16 @@ class Prototypes:
         tensors = {"sums": self.sums, "counts": self.counts}
         if self.outer is not None:
             tensors["outer"] = self.outer
-            tensors["expansion"] = np.array([self.expansion])
+            tensors["expansion"] = np.array([self.expansion, self.wide])
         return pieces(tensors | pack_strings("classes", self.classes))
 
     @classmethod
     def from_bytes(cls, raw: Raw) -> "Prototypes":
         """The value that `to_bytes` wrote."""
         tensors = unpack(raw)
-        expansion = int(tensors["expansion"][0]) if "outer" in tensors else 0
+        expansion, wide = map(int, tensors["expansion"]) if "outer" in tensors else (0, 0)
         outer = tensors.get("outer")
-        return cls(unpack_strings("classes", tensors), tensors["sums"], tensors["counts"], outer, expansion)
+        return cls(unpack_strings("classes", tensors), tensors["sums"], tensors["counts"], outer, expansion, wide)
 
     @cached_property
     def digest(self) -> str:
@@ -118,13 +120,16 @@ class Prototypes:
         for piece in chain.from_iterable(map(_pieces, parts)):
             labels += piece.labels
             quantised.append(describe(piece, self.expansion, device))
+            pooled = piece.features.shape[1]
             if len(labels) >= MANY:
-                prototypes = prototypes._changed(labels, np.concatenate(quantised), sign, device, reuse)
+                prototypes = prototypes._changed(labels, np.concatenate(quantised), pooled, sign, device, reuse)
                 labels, quantised, reuse = [], [], True  # what was just made is nobody else's
-        return prototypes._changed(labels, np.concatenate(quantised), sign, device, reuse) if labels else prototypes
+        if not labels:
+            return prototypes
+        return prototypes._changed(labels, np.concatenate(quantised), pooled, sign, device, reuse)
 
     def _changed(
-        self, labels: Sequence[str], quantised: np.ndarray, sign: int, device: str, reuse: bool
+        self, labels: Sequence[str], quantised: np.ndarray, pooled: int, sign: int, device: str, reuse: bool
     ) -> "Prototypes":
         classes = tuple(sorted({*self.classes, *labels}))
         index = {label: i for i, label in enumerate(classes)}
@@ -140,7 +145,8 @@ class Prototypes:
         if not len(kept):  # nothing is left, not even how wide it was
             return Prototypes(outer=None if self.outer is None else _NOTHING, expansion=self.expansion)
         outer = None if self.outer is None else _added(self.outer, quantised, sign, device, reuse)
-        return Prototypes(tuple(classes[i] for i in kept), sums[kept], counts[kept], outer, self.expansion)
+        wide = quantised.shape[1] - pooled
+        return Prototypes(tuple(classes[i] for i in kept), sums[kept], counts[kept], outer, self.expansion, wide)
 
 
 def total(

@@ -28,18 +28,19 @@ ODDS = [math.exp(x / 2) for x in range(-20, 9)]
 LEAST, MOST = 1e-4, 99.0  # odds
 
 
-def chosen(square: Tensor, means: Tensor, counts: Tensor, pooled: int) -> float:
+def chosen(square: Tensor, means: Tensor, counts: Tensor, wide: int) -> float:
     """The shrinkage for these sums.
 
     square  [F, F]  the sum of outer products, the upper triangle alone
     means   [K, F]  of the classes, counts [K] their samples
-    pooled  how many of the F features are pooled ones; the others are features of tokens
+    wide    how many of the F are features of tokens; they come last
     """
     features, freedom = len(square), max(float(counts.sum()) - len(counts), 1.0)
-    rows = torch.cat([_spread(0, pooled, BLOCK), torch.arange(pooled, min(pooled + BLOCK, features))])
+    pooled = features - wide
+    rows = torch.cat([_spread(pooled, BLOCK), torch.arange(pooled, min(pooled + BLOCK, features))])
     within = square[rows][:, rows].triu()
     within = within + within.triu(1).T - (means[:, rows] * counts[:, None]).T @ means[:, rows]
-    some = _spread(0, len(means), CLASSES)
+    some = _spread(len(means), CLASSES)
     errors = predicted_errors(within / freedom, means[some][:, rows], counts[some], freedom, ODDS)
     best = ODDS[errors.index(min(errors))]
     odds = min(max(best * 12 * min(features / freedom, 0.6) ** 1.5, LEAST), MOST)
@@ -72,6 +73,6 @@ def _distances(means: Tensor, weights: Tensor) -> Tensor:
     return squares[:, None] + squares[None] - 2 * products
 
 
-def _spread(start: int, stop: int, most: int) -> Tensor:
-    """At most `most` places from start to stop, evenly."""
-    return torch.arange(start, stop, max(-(-(stop - start) // most), 1))
+def _spread(count: int, most: int) -> Tensor:
+    """At most `most` of `count` places, evenly."""
+    return torch.arange(0, count, max(-(-count // most), 1))
