@@ -100,6 +100,5 @@ def _draw(figure: Any, records: Records, sets: list[str]) -> None:
             means[graph] = sum(own) / len(own)
         colours = [COLOURS[graph.split(" ")[0]] for graph in means]
         axes.barh(list(means)[::-1], list(means.values())[::-1], color=colours[::-1])
-        axes.set_xlim(left=min(means.values()) - 5)
         axes.set_title(title(name), fontsize=9)
         axes.set_xlabel("test accuracy, %")

@@ -63,6 +63,7 @@ def _draw(figure: Any, records: Records) -> None:
         places = [s + (i - 2.5) * 0.13 for s in range(len(records.sets))]
         label = who + (f" {n}" if n > 1 else "")
         axes.bar(places, [_mean(records, name, who, n) for name in records.sets], 0.12, color=colour, label=label)
-    axes.set_xticks(range(len(records.sets)), [title(name).replace(" (", "\n(") for name in records.sets], fontsize=8)
+    names = [title(name).replace(" (", "\n(") for name in records.sets]
+    axes.set_xticks(range(len(names)), names, fontsize=8, rotation=20, ha="right", rotation_mode="anchor")
     axes.set_ylabel("test accuracy, %")
     axes.legend(frameon=False, ncols=3, fontsize=8)
