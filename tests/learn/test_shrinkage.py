@@ -8,7 +8,7 @@ import torch
 
 from shardgraph.learn import shrinkage
 from shardgraph.learn.discriminant import discriminant
-from shardgraph.learn.prototypes import Prototypes, total
+from shardgraph.learn.prototypes import SCALE, Prototypes, quantise, total
 from shardgraph.learn.shrinkage import ODDS, chosen, predicted_errors
 from tests.strategies import embed, many
 
@@ -104,11 +104,21 @@ def test_fewer_samples_are_shrunk_further():
     assert few > some > lots
 
 
-def test_what_is_chosen_depends_on_the_sums_alone():
-    whole = embed(many(60, labels=("ant", "bee", "cat")), dim=8, most_tokens=3)
-    left = total([whole], second_order=True, expansion=16).minus(whole.take(range(20)))
-    never = total([whole.take(range(20, 60))], second_order=True, expansion=16)
-    assert torch.equal(discriminant(left).weights, discriminant(never).weights)
+def test_no_choice_is_remembered():
+    whole = embed(many(400, labels=("ant", "bee", "cat")), dim=8, most_tokens=3)
+    learned = total([whole], second_order=True)
+    never = total([whole.take(range(380, 400))], second_order=True)
+    own = {len(kept): naive_shrinkage(members(kept)) for kept in (whole, whole.take(range(380, 400)))}
+    assert own[20] > 1.1 * own[400]
+    before, after = discriminant(learned), discriminant(learned.minus(whole.take(range(380))))
+    assert torch.allclose(before.weights, discriminant(learned, own[400]).weights, rtol=1e-4)
+    assert torch.allclose(after.weights, discriminant(never, own[20]).weights, rtol=1e-4)
+
+
+def members(samples):
+    """What describes the samples, by class, as the sums see it."""
+    rows, labels = quantise(samples.features) / SCALE, np.array(samples.labels)
+    return [rows[labels == label] for label in sorted(set(samples.labels))]
 
 
 def test_a_block_of_many_features_and_classes_is_enough(monkeypatch):
