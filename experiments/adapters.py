@@ -2,7 +2,7 @@
 
     shardgraph experiment adapters
 
-The paper finds InCA above linear for SAFE everywhere. With a convolutional backbone we do not: see the note.
+The paper finds InCA above linear for SAFE everywhere. Here it depends on the data set: see docs/experiments.md.
 """
 
 from typing import Any

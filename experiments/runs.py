@@ -11,9 +11,10 @@ import os
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
-from multiprocessing import get_context
+from multiprocessing import TimeoutError, get_context
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ from shardgraph.learn.recipe import LINEAR, Recipe
 SEEDS = (0, 1, 2)
 STUDIES = ("instant", "fine", "domains", "others")
 INSTANT, FINE = ("SAFE", "SISA", "ProtoSISA", "Ours"), ("NoprotoSAFE", "SAFE", "Ours")  # who is in these
+ALONE = ("Prototypes", "Second order")
 CHUNK = 512  # test samples in one pass
 Record = dict[str, Any]
 
@@ -158,9 +160,9 @@ def graphs(bench: Bench, seed: int, who: Iterable[tuple[str, int]]) -> Iterator[
             yield about | {"rival": "forget", "n": shape[0] * shape[1], "forgets": forgets(fitted)}
 
 
-def alone(bench: Bench) -> Iterator[Record]:
+def alone(bench: Bench, who: Iterable[str] = ALONE) -> Iterator[Record]:
     """Prototypes, of first and second order, that no graph changes."""
-    for name in ("Prototypes", "Second order"):
+    for name in who:
         mixes = RIVALS[name].mixes
         score = bench.accuracy(bench.similarities[mixes], bench.sums(mixes).classes)
         yield {"rival": name, "n": 0, "seed": 0, "adapter": "none", "accuracy": score, "cost": 0.0}
@@ -240,6 +242,13 @@ def _linear(job: tuple[int, tuple[int, ...]]) -> list[Record]:
 _bench: Any = None
 
 
+def _finished(waiting: Any) -> Iterator[list[Record]]:
+    """The results that are there by now, so that a run that is stopped has written them down."""
+    with suppress(TimeoutError, StopIteration):
+        while True:
+            yield waiting.next(timeout=0)
+
+
 def run(
     data: Data,
     book: Book,
@@ -260,7 +269,7 @@ def run(
     with get_context("fork").Pool(max((os.cpu_count() or 2) - 4, 1)) as pool:  # forked before the device wakes up
         waiting = pool.imap_unordered(_linear, jobs)
         bench = Bench(data, device)
-        book.add(record for record in alone(bench) if not book.has(rival=record["rival"]))
+        book.add(list(alone(bench, [name for name in ALONE if not book.has(rival=name)])))
         for seed in seeds:
             left = [who for who in asked(levels) if not book.has(adapter="inca", seed=seed, rival=who[0], n=who[1])]
             book.add(list(graphs(bench, seed, left)))
@@ -277,6 +286,8 @@ def run(
                 from experiments.domains import domains  # which is made of what is above
 
                 book.add([{"study": "domains", **record} for record in domains(data, seed, device)])
+            for records in _finished(waiting):
+                book.add(records)
             took = time.perf_counter() - start
             print(f"{data.name} {data.backbone}: seed {seed} done, {took:.0f} s", file=sys.stderr, flush=True)
         for records in waiting:
