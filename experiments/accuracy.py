@@ -9,7 +9,7 @@ from typing import Any
 
 from experiments import paper
 from experiments.records import Records, title
-from experiments.shown import COLOURS, Shown, Table, interval, spread
+from experiments.shown import COLOURS, Shown, Table, interval, panels, panels_size, spread
 
 WHO = ("SAFE", "SISA", "ProtoSISA", "NoprotoSAFE")
 
@@ -22,9 +22,7 @@ def show(records: Records) -> Shown:
         "'paper, ViT-L/16' are the paper's numbers with its own backbone and full-size images: not comparable in "
         "height, only in shape."
     )
-    return Shown(
-        "accuracy", about, tables, lambda figure: _draw(figure, records), (12, 3.2 * ((len(records.sets) + 3) // 4))
-    )
+    return Shown("accuracy", about, tables, lambda figure: _draw(figure, records), panels_size(len(records.sets)))
 
 
 def _table(records: Records, name: str) -> Table:
@@ -59,10 +57,7 @@ def _gaps(records: Records) -> Table:
 
 
 def _draw(figure: Any, records: Records) -> None:
-    grid = figure.subplots((len(records.sets) + 3) // 4, 4, squeeze=False).flatten()
-    for axes in grid[len(records.sets) :]:
-        axes.set_axis_off()
-    for axes, name in zip(grid, records.sets, strict=False):
+    for axes, name in panels(figure, records.sets):
         levels = records.levels(name)
         for who in (*WHO[:3], "Ours"):
             means = [sum(own := list(records.accuracy(name, who, n).values())) / len(own) for n in levels]
@@ -71,6 +66,6 @@ def _draw(figure: Any, records: Records) -> None:
         axes.axhline(alone, color="#999999", ls=":", label="Prototypes")
         axes.set_xscale("log", base=2)
         axes.set_title(title(name), fontsize=9)
-    grid[0].legend(frameon=False, fontsize=7)
+    figure.axes[0].legend(frameon=False, fontsize=7)
     figure.supxlabel("shards")
     figure.supylabel("test accuracy, %")

@@ -16,7 +16,7 @@ from experiments.cache import Data
 from experiments.records import Records, title
 from experiments.rivals import fit
 from experiments.runs import Record, mean_logits
-from experiments.shown import COLOURS, Shown, Table, spread
+from experiments.shown import COLOURS, Shown, Table, panels, panels_size, spread
 from shardgraph.data.samples import Samples
 from shardgraph.digest import keyed_hash
 from shardgraph.graph import Bilevel, BilevelAcross, BySourceBilevel, Topology
@@ -77,7 +77,7 @@ def show(records: Records) -> Shown:
         "64 shards in all. PACS stands in for DomainNet-126, which cannot be shipped: seven classes instead of 126, so "
         "a clique cannot be cut finer than in two."
     )
-    return Shown("domains", about, tables, lambda figure: _draw(figure, records, sets), (5 * len(sets), 3.5))
+    return Shown("domains", about, tables, lambda figure: _draw(figure, records, sets), panels_size(len(sets), 5, 3.5))
 
 
 def _table(records: Records, name: str) -> Table:
@@ -93,7 +93,7 @@ def _table(records: Records, name: str) -> Table:
 
 
 def _draw(figure: Any, records: Records, sets: list[str]) -> None:
-    for axes, name in zip(figure.subplots(1, len(sets), squeeze=False)[0], sets, strict=True):
+    for axes, name in panels(figure, sets):
         means = {}
         for graph in GRAPHS:
             own = [record["accuracy"] for record in records.of(name, study="domains", rival=graph)]

@@ -8,7 +8,7 @@ Expect a maximum between: n_f = 1 is SISA, and cliques of two or three classes s
 from typing import Any
 
 from experiments.records import Records, title
-from experiments.shown import COLOURS, Shown, Table, spread
+from experiments.shown import COLOURS, Shown, Table, panels, panels_size, spread
 
 
 def show(records: Records) -> Shown:
@@ -23,7 +23,7 @@ def show(records: Records) -> Shown:
     shards = next(r["n"] for name in sets for r in records.of(name, study="fine"))
     about = f"Test accuracy in per cent at {shards} shards, cut into n_f cliques of classes; n_f = 1 is SISA's cut."
     table = Table(f"{shards} shards", ["data set, method", *(f"n_f = {f}" for f in sizes)], rows)
-    return Shown("fine", about, [table], lambda figure: _draw(figure, records, sets, sizes), (3.2 * len(sets), 3.2))
+    return Shown("fine", about, [table], lambda figure: _draw(figure, records, sets, sizes), panels_size(len(sets)))
 
 
 def _values(records: Records, name: str, who: str, fine: int) -> list[float]:
@@ -31,12 +31,12 @@ def _values(records: Records, name: str, who: str, fine: int) -> list[float]:
 
 
 def _draw(figure: Any, records: Records, sets: list[str], sizes: list[int]) -> None:
-    for axes, name in zip(figure.subplots(1, len(sets), squeeze=False)[0], sets, strict=True):
+    for axes, name in panels(figure, sets):
         for who in ("NoprotoSAFE", "SAFE", "Ours"):
             points = [(f, sum(own) / len(own)) for f in sizes if (own := _values(records, name, who, f))]
             axes.plot(*zip(*points, strict=True), marker="o", ms=3, color=COLOURS[who], label=who)
         axes.set_xscale("log", base=2)
         axes.set_title(title(name), fontsize=9)
-        axes.set_xlabel("n_f")
-    figure.axes[0].set_ylabel("test accuracy, %")
+    figure.supxlabel("n_f")
+    figure.supylabel("test accuracy, %")
     figure.axes[0].legend(frameon=False, fontsize=7)

@@ -16,7 +16,7 @@ from experiments.cache import Data
 from experiments.legonet import Lego
 from experiments.records import Records, title
 from experiments.runs import CHUNK, Record
-from experiments.shown import COLOURS, Shown, Table, spread
+from experiments.shown import COLOURS, Shown, Table, panels, panels_size, spread
 from experiments.slices import Sliced
 from shardgraph.data.samples import Samples
 from shardgraph.learn.recipe import Recipe
@@ -51,7 +51,7 @@ def show(records: Records) -> Shown:
     )
     columns = ["data set", "method", "accuracy", "samples read per forget", "adapters kept, MiB"]
     table = Table("slices and LegoNet", columns, rows)
-    return Shown("others", about, [table], lambda figure: _draw(figure, sets, found), (5 * len(sets), 3.5))
+    return Shown("others", about, [table], lambda figure: _draw(figure, sets, found), panels_size(len(sets), 5, 3.5))
 
 
 def _found(records: Records, name: str, who: str) -> list[Record]:
@@ -64,7 +64,7 @@ def _mean(records: list[Record], what: str) -> float:
 
 
 def _draw(figure: Any, sets: list[str], found: dict[tuple[str, str], list[Record]]) -> None:
-    for axes, name in zip(figure.subplots(1, len(sets), squeeze=False)[0], sets, strict=True):
+    for axes, name in panels(figure, sets):
         for who in WHO:
             own, colour = found[name, who], COLOURS.get(who, "#d9a441" if "slices" in who else "#8a8a8a")
             axes.scatter(_mean(own, "cost"), _mean(own, "accuracy"), color=colour, label=who)

@@ -3,7 +3,7 @@
 import csv
 import json
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -92,6 +92,20 @@ def interval(differences: Sequence[float]) -> tuple[float, float]:
         return mean, float("inf")
     factor = T95.get(len(differences), 1.96)
     return mean, factor * statistics.stdev(differences) / len(differences) ** 0.5
+
+
+def panels(figure: Any, names: Sequence[str], across: int = 3) -> Iterator[tuple[Any, str]]:
+    """A panel for every name, `across` of them in a row at most."""
+    across = min(len(names), across)
+    grid = figure.subplots(-(-len(names) // across), across, squeeze=False).flatten()
+    for axes in grid[len(names) :]:
+        axes.set_axis_off()
+    return zip(grid, names, strict=False)
+
+
+def panels_size(count: int, width: float = 3.2, height: float = 2.8, across: int = 3) -> tuple[float, float]:
+    """The size of a figure of so many panels."""
+    return width * min(count, across), height * -(-count // across)
 
 
 def boxes(axes: Any, groups: Sequence[tuple[str, Sequence[Sequence[float]]]], labels: Iterable[str]) -> None:
