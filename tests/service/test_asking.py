@@ -1,11 +1,16 @@
 """Forget requests over HTTP: accepted when it is true, followed to the end, taken back while that is possible."""
 
 import json
+import time
+from concurrent.futures import ThreadPoolExecutor, wait
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from shardgraph.forget.batch import next_batch
 from shardgraph.forget.certificate import Certificate, check_certificate, opens
+from shardgraph.forget.queue import Submission
+from shardgraph.forget.request import ForgetRequest
 from shardgraph.forget.workspace import Workspace
 from tests.service.conftest import BY_SOURCE, ROWS, running
 from tests.strategies import never_saw, promised_files
@@ -183,3 +188,44 @@ def test_every_way_to_name_data(service, what):
     assert service.work() == [1]
     again = service("POST", "/requests", json=what).json()
     assert (again["state"], again["certificate"]) == ("done", 1)
+
+
+def test_the_same_key_is_answered_when_it_is_true_and_not_before(service):
+    """A prediction that began with the old model holds the swap up; the same request again waits for it, too."""
+    sent = {"json": {"samples": [ROWS[0].id]}, "headers": {"Idempotency-Key": "a key"}}
+    with ThreadPoolExecutor(2) as pool:
+        with service.app.state.office.served.lease():
+            calls = [pool.submit(service, "POST", "/requests", **sent)]
+            while not service("GET", "/requests").json()["requests"]:
+                time.sleep(0.01)
+            calls.append(pool.submit(service, "POST", "/requests", **sent))
+            assert not wait(calls, timeout=0.5).done, "the old model is still in use"
+        answers = [call.result().json() for call in calls]
+    assert [(one["number"], one["state"]) for one in answers] == [(1, "instant")] * 2
+
+
+def test_a_key_whose_request_was_not_accepted_may_come_again(service):
+    sent = {"json": {"samples": [ROWS[0].id]}, "headers": {"Idempotency-Key": "a key"}}
+    path = service.root / "manifest.json"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:10])
+    assert service("POST", "/requests", **sent).status_code == 409
+    path.write_bytes(whole)
+    again = service("POST", "/requests", **sent)
+    assert (again.status_code, again.json()["state"]) == (202, "instant")
+    assert service.work() == [again.json()["number"]]
+
+
+def test_every_request_has_its_time_to_be_cancelled(root):
+    """One that comes late is not taken along by one whose time is up, or whose deadline is near."""
+    first, second, urgent = (row.id for row in BY_SOURCE["ann"][:3])
+    with Workspace(root) as workspace:
+        for sample in (first, second):
+            workspace.submit(Submission(ForgetRequest(samples=(sample,))))
+        workspace.submit(Submission(ForgetRequest(samples=(urgent,)), deadline=datetime.now(UTC)))
+        workspace.withhold()
+        with workspace.catalogue.transaction() as db:
+            early = (datetime.now(UTC) - timedelta(seconds=60)).isoformat()
+            db.execute("UPDATE queue SET received = ? WHERE number = 1", (early,))
+        assert next_batch(workspace.store, workspace.config, 30.0) == [3, 1]
+        assert sorted(next_batch(workspace.store, workspace.config, 0.0)) == [1, 2, 3]

@@ -1,6 +1,8 @@
 """Predictions over HTTP: whatever way they are sent, the same answer; what cannot be read is refused."""
 
 import io
+import json
+import logging
 import time
 import zipfile
 
@@ -10,6 +12,7 @@ import pytest
 from safetensors.numpy import save
 
 from shardgraph.forget.workspace import Workspace
+from shardgraph.service.logs import Lines
 from tests.service.conftest import ROWS, running
 from tests.strategies import embed
 
@@ -154,3 +157,18 @@ def test_metrics_health_and_readiness(predictor):
     text = predictor("GET", "/metrics").text
     for name in ("queue_age_seconds", "time_to_forget_seconds", "adapters_served_ratio 1.0", "call_seconds_bucket"):
         assert f"shardgraph_{name}" in text
+
+
+def test_the_same_embedding_may_be_asked_twice(predictor):
+    twice = np.repeat(features()[:1], 3, axis=0)
+    found = predictor("POST", "/predictions", json={"features": twice.tolist()}).json()["predictions"]
+    assert len(found) == 3 and found[0] == found[1] == found[2]
+    assert predictor("POST", "/predictions/arrays", content=npz(features=twice)).json()["predictions"] == found
+
+
+def test_what_the_server_itself_says_is_a_line_too(capfd):
+    logger = logging.getLogger("a library")
+    logger.handlers = [Lines(logging.WARNING)]
+    logger.warning("Invalid request by %s", "somebody")
+    line = json.loads(capfd.readouterr().err.splitlines()[-1])
+    assert (line["event"], line["says"]) == ("a library", "Invalid request by %s")

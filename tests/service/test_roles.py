@@ -1,9 +1,14 @@
 """Every endpoint, with every role and with none: who may is written here once, and nothing else gets in."""
 
+import socket
+
 import pytest
 
-from shardgraph.service.tokens import ROLES
-from tests.service.conftest import BY_SOURCE, running
+from shardgraph.forget.workspace import Workspace
+from shardgraph.graph import Complete
+from shardgraph.service.tokens import ROLES, create_token, revoke_token
+from tests.service.conftest import BY_SOURCE, ROWS, running
+from tests.strategies import QUICK, embed
 
 OPEN = {"owner", "operator", "consumer", "auditor", "none"}
 ASKERS, READERS = {"owner", "operator"}, {"owner", "operator", "auditor"}
@@ -99,9 +104,6 @@ def test_an_owner_sees_and_asks_for_its_own_alone(root, tokens):
 
 
 def test_a_revoked_token_is_worthless_at_once(root, tokens):
-    from shardgraph.forget.workspace import Workspace
-    from shardgraph.service.tokens import revoke_token
-
     with running(root) as service:
         assert service("GET", "/status", tokens["auditor"]).status_code == 200
         with Workspace(root) as workspace:
@@ -123,4 +125,68 @@ def test_a_consumer_predicts_under_its_right_and_a_revocation_acts_on_the_next_p
         assert one != both
         assert service("POST", "/requests", tokens["owner"], json=MINE).status_code == 202
         assert predict("consumer").json()["predictions"] != one, "what waits to be forgotten is out of it, too"
-        assert service("POST", "/rights/the-consumer/provision", tokens["operator"]).status_code == 200
+        with service.app.state.office.entitling():  # which predictions of consumers wait for
+            assert service("POST", "/rights/the-consumer/provision", tokens["operator"]).status_code == 200
+
+
+def test_an_owner_learns_nothing_of_others_in_the_same_certificate(fast_path):
+    mine, theirs, subject = BY_SOURCE["ann"][0], BY_SOURCE["bob"][0], next(r for r in BY_SOURCE["bob"] if r.subject)
+    root = fast_path / "ws"
+    with Workspace.create(root, seed=0, workers=1) as workspace:
+        workspace.add(embed(ROWS))
+        workspace.train(Complete(2), QUICK)  # everything is seen by every group: requests go together
+        tokens = {"owner": create_token(workspace.catalogue, "ann", "owner", ("ann",))}
+        tokens["operator"] = create_token(workspace.catalogue, "op", "operator")
+        bob = create_token(workspace.catalogue, "bob", "owner", ("bob",))
+    with running(root) as service:
+        assert service("POST", "/requests", tokens["owner"], json={"samples": [mine.id]}).status_code == 202
+        assert service("POST", "/requests", bob, json={"samples": [theirs.id, subject.id]}).status_code == 202
+        assert service.work() == [1, 2], "one certificate"
+        ann = lambda number, name: service(  # noqa: E731
+            "POST", f"/requests/{number}/nonces", tokens["owner"], json={"samples": [name]}
+        )
+        assert ann(1, mine.id).status_code == 200
+        assert ann(1, theirs.id).status_code == 404 == ann(1, "never here").status_code
+        assert service("POST", "/requests/2/nonces", bob, json={"samples": [theirs.id]}).status_code == 200
+        for what in ({"samples": [theirs.id]}, {"subjects": [subject.subject]}, {"samples": [mine.id, theirs.id]}):
+            for path in ("/requests", "/requests/preview"):
+                assert service("POST", path, tokens["owner"], json=what).status_code == 404, what
+        again = service("POST", "/requests", tokens["owner"], json={"samples": [mine.id]}).json()
+        assert (again["state"], again["certificate"]) == ("done", 1)
+        both = {"samples": [mine.id, theirs.id]}
+        assert service("POST", "/requests/1/nonces", tokens["operator"], json=both).status_code == 200
+
+
+def test_the_seed_is_the_operators(root, tokens):
+    with running(root) as service:
+        assert "seed" in service("GET", "/status", tokens["operator"]).json()
+        assert "seed" not in service("GET", "/status", tokens["auditor"]).json()
+
+
+def test_without_tokens_only_this_machine_and_no_other_sites_page_is_answered(service):
+    what = {"json": {"samples": [BY_SOURCE["ann"][0].id]}}
+    for headers in (
+        {"Host": "evil.example"},
+        {"Origin": "http://evil.example"},
+        {"Origin": "null", "Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+    ):
+        assert service("POST", "/requests", headers=headers, **what).status_code == 403, headers
+        assert service("GET", "/status", headers=headers).status_code == 403, headers
+    assert service("GET", "/health", headers={"Host": "evil.example"}).status_code == 200
+    assert service("GET", "/requests").json()["requests"] == []
+    own = {"Origin": service.base, "Sec-Fetch-Site": "same-origin"}
+    assert service("POST", "/requests", headers=own, **what).status_code == 202
+    assert service("POST", "/requests/1/cancel", headers={"Sec-Fetch-Site": "cross-site"}).status_code == 403
+
+
+FORM = "Content-Type: multipart/form-data; boundary=x"
+
+
+@pytest.mark.parametrize("path", ["/predictions/images", "/predictions", "/requests"])
+def test_without_a_token_no_body_is_waited_for(root, tokens, path):
+    with running(root) as service:
+        host, port = service.base.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port)), timeout=10) as line:
+            line.sendall(f"POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 1000000\r\n{FORM}\r\n\r\n".encode())
+            assert line.recv(64).startswith(b"HTTP/1.1 401"), "before a byte of it came"

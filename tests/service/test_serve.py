@@ -5,11 +5,14 @@ import subprocess
 
 import pytest
 
+from shardgraph.forget.history import measurements
 from shardgraph.forget.workspace import Workspace
+from shardgraph.graph import BySource
+from shardgraph.service.worker import Gauge
 from tests.cli.conftest import run
 from tests.service.conftest import BY_SOURCE, ROWS
 from tests.service.processes import COMMAND, ENVIRONMENT, Process
-from tests.strategies import never_saw, promised_files
+from tests.strategies import QUICK, embed, never_saw, promised_files
 
 
 def command(*words):
@@ -73,3 +76,14 @@ def test_a_certificate_is_checked_with_the_public_key_and_nothing_else(root, tmp
 @pytest.mark.parametrize("name", ["signing.key", "secret.key"])
 def test_keys_are_their_owners_alone(root, name):
     assert (root / name).stat().st_mode & 0o777 == 0o600
+
+
+def test_a_first_training_beside_the_worker_is_measured(fast_path):
+    with Workspace.create(fast_path / "ws", seed=0, workers=1) as early:
+        gauge = Gauge(early)
+        gauge.look()
+        with Workspace(early.root, workers=1) as other:
+            other.add(embed(ROWS))
+            other.train(BySource(), QUICK)
+        gauge.look()
+        assert len(measurements(early.catalogue)) == 1

@@ -53,7 +53,15 @@ def test_two_tokens_of_one_name_never_stand_beside_each_other(catalogue):
 
 @pytest.mark.parametrize(
     ("name", "role", "sources"),
-    [("", "operator", ()), ("a.b", "operator", ()), ("x", "king", ()), ("x", "owner", ()), ("x", "auditor", ("ann",))],
+    [
+        ("", "operator", ()),
+        ("a.b", "operator", ()),
+        ("x", "king", ()),
+        ("x", "owner", ()),
+        ("x", "auditor", ("ann",)),
+        ("local", "owner", ("ann",)),
+        ("record", "operator", ()),
+    ],
 )
 def test_a_token_that_makes_no_sense_is_refused(catalogue, name, role, sources):
     with pytest.raises(InputError):

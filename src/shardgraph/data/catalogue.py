@@ -61,6 +61,10 @@ CREATE INDEX IF NOT EXISTS by_request ON queue (request);
 CREATE TABLE IF NOT EXISTS withheld ( -- samples whose adapters are out of service while their request waits
   id TEXT NOT NULL, entry INTEGER NOT NULL, PRIMARY KEY (id, entry)
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS named ( -- keyed hashes of what an entry named: others in its certificate are not its asker's
+  entry INTEGER NOT NULL, mark TEXT NOT NULL, PRIMARY KEY (entry, mark)
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS by_mark ON named (mark);
 CREATE TABLE IF NOT EXISTS moves (   -- every state that an entry of the queue has entered
   number INTEGER PRIMARY KEY AUTOINCREMENT, entry INTEGER NOT NULL, state TEXT NOT NULL, time TEXT NOT NULL
 );

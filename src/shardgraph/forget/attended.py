@@ -64,9 +64,12 @@ class Attended(Site):
         """An entry of the queue, with its history."""
         return queue.find(self.catalogue, number)
 
-    def cancel(self, number: int) -> Entry:
-        """Take a request back before its erasing starts; what was withheld for it may be served again."""
-        queue.cancel(self.catalogue, number)
+    def cancel(self, number: int, *, release: bool = False) -> Entry:
+        """Take a request back before its erasing starts; what was withheld for it may be served again.
+
+        With `release` its Idempotency-Key may come again: nobody was told that it was accepted.
+        """
+        queue.cancel(self.catalogue, number, release=release)
         record.note_cancelled(self.root, self.catalogue, number)
         return queue.find(self.catalogue, number)
 
@@ -183,7 +186,9 @@ class Attended(Site):
         rows = orders.rows if orders else ()
         if self.catalogue.rows("id", [row.id for row in rows]) != list(rows):
             raise WorkspaceBusy("the workspace changed just now; ask again")
-        number = queue.enter(db, what, [row.id for row in rows])
+        named = {*what.request.selectors(), *(("samples", row.id) for row in rows)}
+        named |= {("subjects", row.subject) for row in rows if row.subject}
+        number = queue.enter(db, what, [row.id for row in rows], [self.secrets.mark(*one) for one in named])
         if rows:
             record.note(self.root, self.secrets, db, [row.id for row in rows])
             return number

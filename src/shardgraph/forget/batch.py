@@ -11,7 +11,8 @@ from shardgraph.forget.request import ForgetRequest
 
 
 def next_batch(store: Store, config: Config, grace: float = 0.0) -> list[int]:
-    """The entries to carry out now: the one whose deadline comes first, and all that share groups with it.
+    """The entries to carry out now: of those that are due, the one whose deadline comes first, and all that share
+    groups with it.
 
     An entry waits for `grace` seconds first, in which it can be cancelled, unless its deadline is nearer.
     """
@@ -20,7 +21,7 @@ def next_batch(store: Store, config: Config, grace: float = 0.0) -> list[int]:
     due = [entry.number for entry in ordered if _due(entry, grace)]
     if not due:
         return []
-    return together(due[0], {n: _touched(store, config, n) for n in (entry.number for entry in ordered)})
+    return together(due[0], {number: _touched(store, config, number) for number in due})
 
 
 def together(first: int, touched: Mapping[int, set[str]]) -> list[int]:

@@ -32,7 +32,8 @@ class ForgetPlan:
     share: float  # of the samples that a full retraining reads
     classes: tuple[str, ...]  # classes that disappear
     sources: tuple[str, ...]  # sources that disappear
-    already: tuple[int, ...]  # certificates of what was forgotten before
+    gone: tuple[tuple[str, str], ...]  # what was named, and forgotten before
+    already: tuple[int, ...]  # the certificates of that
     reads: tuple[str, ...]  # files of samples that are read: those rewritten, and those of the groups rebuilt
     charges: tuple[Charge, ...] = ()  # to groups that used the rows privately, and stay
     spending: Spending | None = None  # what that costs; None without private edges
@@ -54,7 +55,7 @@ class ForgetPlan:
 
 def plan(store: Store, config: Config, secrets: Secrets, request: ForgetRequest) -> ForgetPlan:
     """What `request` would do; an error if it names something that was never here."""
-    rows, already = _select(store, secrets, request)
+    rows, before = _select(store, secrets, request)
     held = {unit: Counter(labels) for unit, labels in store.catalogue.unit_labels().items()}
     left = _left(held, rows)
     affected, charges, spending = _reached(store, config, held, left, rows)
@@ -71,7 +72,8 @@ def plan(store: Store, config: Config, secrets: Secrets, request: ForgetRequest)
         share=samples / whole if whole else 0.0,
         classes=tuple(sorted(_all_labels(held) - _all_labels(left))),
         sources=_exhausted(store, rows),
-        already=already,
+        gone=tuple(before),
+        already=tuple(sorted(set(before.values()))),
         reads=tuple(sorted((revisited | {row.unit for row in rows}) & left.keys())),
         charges=charges,
         spending=spending,
@@ -89,25 +91,29 @@ def emptied(store: Store, rows: tuple[Row, ...]) -> list[tuple[str, str]]:
     return found
 
 
-def _select(store: Store, secrets: Secrets, request: ForgetRequest) -> tuple[tuple[Row, ...], tuple[int, ...]]:
+def _select(
+    store: Store, secrets: Secrets, request: ForgetRequest
+) -> tuple[tuple[Row, ...], dict[tuple[str, str], int]]:
+    """The samples that a request means, and the certificates of what it names and was forgotten before."""
     if not request.selectors():
         raise InputError("a request must name at least one sample, source, subject, shard or label")
     if nameless := [kind for kind, name in request.selectors() if not name]:
         raise InputError(f"a request must name what it means, got an empty name among its {nameless[0]}")
     found: dict[str, Row] = {}
-    already, unknown = set(), []
+    already: dict[tuple[str, str], int] = {}
+    unknown = []
     for kind, name in request.selectors():
         column, value = (KINDS[kind], name) if kind in KINDS else ("unit", shard_unit(name))
         rows = store.catalogue.rows(column, [value])
         found |= {row.id: row for row in rows}
         if not rows:
             before = store.catalogue.one("SELECT certificate FROM forgotten WHERE mark = ?", secrets.mark(kind, name))
-            already |= {before[0]} if before else set()
+            already |= {(kind, name): before[0]} if before else {}
             unknown += [] if before else [(kind, name)]
     if unknown:
         names = [name for _, name in unknown]
         raise UnknownSample(f"never seen here: {unknown[0][0].removesuffix('s')} {some(names)}", names)
-    return tuple(sorted(found.values(), key=lambda row: row.id.encode())), tuple(sorted(already))
+    return tuple(sorted(found.values(), key=lambda row: row.id.encode())), already
 
 
 def affected_groups(store: Store, config: Config, rows: tuple[Row, ...]) -> tuple[Group, ...]:

@@ -66,8 +66,11 @@ def tell(db: sqlite3.Connection, event: str, detail: dict[str, object]) -> None:
     db.execute("INSERT INTO ledger (time, event, detail) VALUES (?, ?, ?)", row)
 
 
-def enter(db: sqlite3.Connection, what: Submission, ids: Sequence[str]) -> int:
-    """Enter a request, and withhold its samples; in the caller's transaction."""
+def enter(db: sqlite3.Connection, what: Submission, ids: Sequence[str], marks: Iterable[str] = ()) -> int:
+    """Enter a request, and withhold its samples; in the caller's transaction.
+
+    `marks` are keyed hashes of what it names, by which its asker is known when the names are gone.
+    """
     received = datetime.now(UTC)
     deadline = (what.deadline or received + PATIENCE).astimezone(UTC).isoformat()
     wish = json.dumps({k: v for k, v in what.request.to_json().items() if k != "reason"})
@@ -79,6 +82,7 @@ def enter(db: sqlite3.Connection, what: Submission, ids: Sequence[str]) -> int:
     number = db.execute(sql, (*row, what.key, what.body)).lastrowid
     assert number is not None
     db.executemany("INSERT INTO withheld VALUES (?, ?)", [(sample, number) for sample in ids])
+    db.executemany("INSERT INTO named VALUES (?, ?)", [(number, mark) for mark in sorted(set(marks))])
     db.execute("INSERT INTO moves (entry, state, time) VALUES (?, ?, ?)", (number, RECEIVED, received.isoformat()))
     tell(db, RECEIVED, {"entry": number, "samples": len(ids)})
     return number
@@ -140,8 +144,8 @@ def fail(db: sqlite3.Connection, numbers: Iterable[int], reason: str) -> None:
     db.executemany("UPDATE queue SET failure = ? WHERE number = ?", [(reason, number) for number in numbers])
 
 
-def cancel(catalogue: Catalogue, number: int) -> None:
-    """Take a waiting request back; its samples are not withheld any more."""
+def cancel(catalogue: Catalogue, number: int, *, release: bool = False) -> None:
+    """Take a waiting request back; its samples are not withheld any more. With `release` its key may come again."""
     with catalogue.transaction() as db:
         found = db.execute("SELECT state, request FROM queue WHERE number = ?", (number,)).fetchone()
         if found is None:
@@ -149,7 +153,10 @@ def cancel(catalogue: Catalogue, number: int) -> None:
         if found[1] is not None or not move(db, [number], CANCELLED, of=(RECEIVED, INSTANT, FAILED)):
             raise WorkspaceError(f"request {number} is {found[0]}: it can be cancelled until erasing starts")
         db.execute("DELETE FROM withheld WHERE entry = ?", (number,))
+        db.execute("DELETE FROM named WHERE entry = ?", (number,))
         db.execute("UPDATE queue SET wish = '{}' WHERE number = ?", (number,))
+        if release:
+            db.execute("UPDATE queue SET key = NULL WHERE number = ?", (number,))
         tell(db, CANCELLED, {"entry": number})
     catalogue.scrub()
 
@@ -194,6 +201,15 @@ def wish(catalogue: Catalogue, number: int) -> ForgetRequest:
     row = catalogue.one("SELECT wish, reason FROM queue WHERE number = ?", number)
     named = {kind: tuple(names) for kind, names in json.loads(row[0]).items()} if row else {}
     return ForgetRequest(**named, reason=row[1] if row else "")
+
+
+def asked_by(catalogue: Catalogue, asker: str, mark: str, certificate: int | None = None) -> bool:
+    """Whether one of this asker's entries (of those that end in this certificate) named what `mark` is the hash of."""
+    sql = (
+        "SELECT 1 FROM named n JOIN queue q ON q.number = n.entry"
+        " WHERE n.mark = ? AND q.asker = ? AND (? IS NULL OR q.certificate = ?)"
+    )
+    return catalogue.one(sql, mark, asker, certificate, certificate) is not None
 
 
 def withheld_by(catalogue: Catalogue, numbers: Iterable[int]) -> list[str]:

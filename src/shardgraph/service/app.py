@@ -12,6 +12,7 @@ from fastapi import FastAPI
 from shardgraph import __version__
 from shardgraph.service import asking, entitling, events, predicting, proving, running
 from shardgraph.service.crew import Hands, Watcher
+from shardgraph.service.door import Door
 from shardgraph.service.inputs import Eye
 from shardgraph.service.limits import BodyLimit, Journal
 from shardgraph.service.metrics import Metrics
@@ -54,6 +55,7 @@ def create_app(root: Path, worker: Hands, originals: Path | None = None) -> Fast
     open_pages(app, originals)
     install(app)
     app.add_middleware(BodyLimit)
+    app.add_middleware(Door)
     app.add_middleware(Headers)
     app.add_middleware(Journal, metrics=app.state.metrics)
     return app

@@ -6,14 +6,12 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, HTTPException, Path, Query
 from fastapi.responses import JSONResponse
 
-from shardgraph.errors import UnknownSample
 from shardgraph.forget import queue
-from shardgraph.forget.certificate import opens
 from shardgraph.forget.queue import Entry, Submission
 from shardgraph.forget.request import ForgetRequest
 from shardgraph.service.access import Asker, Operator, Reader, TheOffice
 from shardgraph.service.office import Office
-from shardgraph.service.owning import check_owned, own_only
+from shardgraph.service.owning import check_owned, nonces_for, own_only
 from shardgraph.service.problems import documented
 from shardgraph.service.schemas import Ask, Nonces, Opening, Preview, Selection, StateName, Ticket, Tickets
 from shardgraph.service.timing import expected_seconds
@@ -43,7 +41,7 @@ def submit(what: Ask, who: Asker, office: TheOffice, idempotency_key: Key = None
     if key and (before := queue.repeated(office.reader.catalogue, key)):
         if before[1] != body:
             raise HTTPException(409, "this Idempotency-Key came before, with another request")
-        return Ticket.of(office.reader.request(before[0]))
+        return Ticket.of(office.accepted(before[0]))
     request = chosen(office, what, who, what.reason)
     return Ticket.of(office.submit(Submission(request, who.name, what.deadline, key, body)))
 
@@ -96,11 +94,8 @@ def certificate(number: Number, who: Reader, office: TheOffice) -> dict[str, Any
 @router.post("/{number}/nonces", responses=documented(401, 403, 404, 409, 422))
 def nonces(number: Number, what: Opening, who: Asker, office: TheOffice) -> Nonces:
     """The nonces that open samples' entries in the request's certificate, for the one who asked."""
-    found = office.reader.certificate(certified(office, number, who))
-    given = office.reader.nonces(found.number, what.samples)
-    if strange := [name for name, nonce in given.items() if not opens(found, name, nonce)]:
-        raise UnknownSample(f"certificate {found.number} does not speak of {strange[0]!r}", strange)
-    return Nonces(certificate=found.number, nonces=given)
+    found = certified(office, number, who)
+    return Nonces(certificate=found, nonces=nonces_for(office.reader, who, found, what.samples))
 
 
 def previewed(office: Office, request: ForgetRequest, who: Caller, *, twins: bool = True) -> Preview:

@@ -4,12 +4,11 @@ import time
 
 from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartParser
-from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from shardgraph.service.logs import log, place_of
 from shardgraph.service.metrics import Metrics
-from shardgraph.service.problems import unexpected
+from shardgraph.service.problems import refusal, unexpected
 
 MOST, MOST_FILES = 4 << 20, 64 << 20  # bytes of a body: of JSON, which the event loop parses, and of files
 FILES = ("/predictions/arrays", "/predictions/images")
@@ -28,8 +27,7 @@ class BodyLimit:
         most = MOST_FILES if scope["path"] in FILES else MOST
         said = dict(scope["headers"]).get(b"content-length", b"0")
         if said.isdigit() and int(said) > most:
-            answer = JSONResponse({"error": _too_large(most), "kind": "HTTPException"}, 413, {"Connection": "close"})
-            return await answer(scope, receive, send)
+            return await refusal(HTTPException(413, _too_large(most)), close=True)(scope, receive, send)
         got = 0
 
         async def counted() -> Message:

@@ -1,6 +1,7 @@
 """Structured logs: one JSON object a line on standard error, with nothing that names a person or a sample."""
 
 import json
+import logging
 import sys
 import threading
 import traceback
@@ -20,6 +21,14 @@ def log(event: str, **facts: object) -> None:
     with _lock, suppress(OSError, ValueError):
         sys.stderr.write(line + "\n")  # at once: the worker writes to the same place
         sys.stderr.flush()
+
+
+class Lines(logging.Handler):
+    """What a library has to say, as a line of ours: its words without what was filled in."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write it."""
+        log(record.name, level=record.levelname.lower(), says=str(record.msg).strip())
 
 
 def place_of(error: BaseException) -> str:

@@ -62,12 +62,16 @@ class Office:
         with self._entering:
             self.desk.config = Config.load(self.desk.root)
             number = self.desk.submit(what).number
+        return self.accepted(number)
+
+    def accepted(self, number: int) -> Entry:
+        """An entry, once nothing that saw what it names is served; if that cannot be, it is taken back."""
         try:
             self.sync(number)
         except ShardgraphError:
             with self._entering:
                 if self.desk.request(number).state == queue.RECEIVED:
-                    self.desk.cancel(number)
+                    self.desk.cancel(number, release=True)
             raise
         self.wake()
         return self.reader.request(number)

@@ -62,8 +62,14 @@ async def _on_purpose(request: Request, error: Exception) -> JSONResponse:
 
 async def _http(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
+    return refusal(error)
+
+
+def refusal(error: HTTPException, *, close: bool = False) -> JSONResponse:
+    """The answer to a call that is refused; with `close` the rest of it is not waited for."""
     status = 422 if error.status_code == 400 else error.status_code  # a body that is no text, to FastAPI
-    return _answer(status, str(error.detail), "HTTPException", dict(error.headers or {}))
+    headers = dict(error.headers or {}) | ({"Connection": "close"} if close else {})
+    return _answer(status, str(error.detail), "HTTPException", headers)
 
 
 async def _invalid(request: Request, error: Exception) -> JSONResponse:

@@ -58,8 +58,10 @@ def state(state: Annotated[str, Path(pattern="^[0-9a-f]{32}$", examples=["9f2c" 
 
 @router.get("/status", responses=documented(401, 403))
 def status(who: Looker, office: TheOffice) -> dict[str, Any]:
-    """What is here, what is served and what waits, in figures."""
-    return office.reader.status()
+    """What is here, what is served and what waits, in figures; the seed, with which requests can be aimed, is the
+    operator's alone."""
+    found = office.reader.status()
+    return found if who.role == OPERATOR else {key: value for key, value in found.items() if key != "seed"}
 
 
 def _line(number: int, time: str, event: str, detail: str) -> dict[str, Any]:

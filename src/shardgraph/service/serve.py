@@ -2,6 +2,7 @@
 
 import gc
 import ipaddress
+import logging
 import signal
 import socket
 import sys
@@ -14,7 +15,7 @@ from shardgraph.errors import ConfigError
 from shardgraph.forget.workspace import Workspace
 from shardgraph.service.app import create_app
 from shardgraph.service.crew import Worker
-from shardgraph.service.logs import log
+from shardgraph.service.logs import Lines, log
 from shardgraph.service.tokens import any_token
 
 LAST_CALLS = 10  # seconds that calls get to end
@@ -51,6 +52,7 @@ def serve(
             address, found = listener.getsockname()[:2]
             log("listening", address=address, port=found)
             gc.freeze()  # what was imported stays: looking through it again and again would hold calls up
+            logging.getLogger("uvicorn").handlers = [Lines(logging.WARNING)]
             config = uvicorn.Config(
                 app,
                 log_config=None,

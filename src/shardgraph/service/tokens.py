@@ -30,13 +30,16 @@ class Caller:
     sources: tuple[str, ...] = ()
 
 
-LOCAL = Caller("local", OPERATOR)  # whoever reaches a service that has no tokens, which only loopback does
+RESERVED = ("local", "record")  # what asks without a token: whoever is here, and the record of a restored workspace
+LOCAL = Caller(RESERVED[0], OPERATOR)  # whoever reaches a service that has no tokens, which only loopback does
 
 
 def create_token(catalogue: Catalogue, name: str, role: str, sources: Sequence[str] = ()) -> str:
     """Make a token, and return it: nobody can read it again."""
     if not _NAME.fullmatch(name):
         raise InputError(f"a token's name must be 1 to 64 letters, digits, - or _, got {name!r}")
+    if name in RESERVED:
+        raise InputError(f"a token must not be named {' or '.join(RESERVED)}: requests without a token bear that name")
     if role not in ROLES:
         raise InputError(f"a role must be one of {', '.join(ROLES)}, got {role!r}")
     if (role == OWNER) != bool(sources):

@@ -14,6 +14,7 @@ import threading
 from pathlib import Path
 
 from shardgraph.errors import ShardgraphError, WorkspaceBusy
+from shardgraph.forget.config import Config
 from shardgraph.forget.history import measure
 from shardgraph.forget.serving import served_key
 from shardgraph.forget.workspace import Workspace
@@ -57,6 +58,7 @@ class Gauge:
         if not model or withheld or model == self._tried or not workspace.catalogue.count("unit LIKE 'test:%'"):
             return
         self._tried = model
+        workspace.config = Config.load(workspace.root)  # this may be the first training
         try:
             measure(workspace.catalogue, workspace.secrets, model, workspace.evaluate)
         except ShardgraphError as error:

@@ -10,6 +10,7 @@ from shardgraph.forget.workspace import Workspace
 from shardgraph.service.pages.drawing import elements
 from shardgraph.service.pages.originals import Originals
 from tests.service.conftest import BY_SOURCE, ROWS
+from tests.strategies import embed, many
 
 PAGES = {
     "/pages": {"operator", "auditor", "owner"},
@@ -306,3 +307,37 @@ def test_an_original_is_shown_small_and_never_from_outside_of_its_folder(tmp_pat
         ("b", False, "dear all"),
     ]
     assert Originals().show(["b"]) == []
+
+
+def test_a_name_that_ends_in_a_space_is_another(root, visit):
+    plain, spaced = many(2)[0]._replace(id="x"), many(2)[1]._replace(id="x ")
+    with Workspace(root) as workspace:
+        workspace.add(embed([plain, spaced]))
+        workspace.train()
+    me = visit()
+    me.get("/pages/forget")
+    assert 'value="x "' in me.post("/pages/forget/find", {"kind": "sample", "wanted": "x "}).text
+    assert "x" in me.post("/pages/forget/find", {"kind": "sample", "wanted": " x"}).text
+    assert forget(me, "sample", "x ").status_code == 303
+    with Workspace(root) as workspace:
+        withheld = {sample for (sample,) in workspace.catalogue.all("SELECT id FROM withheld")}
+    assert withheld == {"x "}
+
+
+def test_half_a_character_is_refused_with_a_page(service, visit):
+    me = visit()
+    forget(me, "sample", ANN)
+    service.work()
+    whole = json.loads(me.get("/pages/proof/1/certificate.json").content) | {"number": "\ud800"}
+    answer = me.post("/pages/proof/check", {"pasted": json.dumps(whole)})
+    assert answer.status_code == 422 and "characters that are none" in answer.text
+
+
+def test_a_picture_that_pillow_chokes_on_is_not_shown(tmp_path):
+    path = tmp_path / "a.png"
+    Image.effect_noise((300, 300), 80).save(path)
+    raw = bytearray(path.read_bytes())
+    second = raw.index(b"IDAT", raw.index(b"IDAT") + 4) if raw.count(b"IDAT") > 1 else raw.index(b"IDAT")
+    raw[second : second + 4] = b"\x00\x01\x02\x03"
+    path.write_bytes(raw)
+    assert Originals(tmp_path).show(["a"]) == []

@@ -13,7 +13,9 @@ named by the digest of its own rows. safetensors holds no strings: there, any of
 may stand in the header's metadata as a JSON list under the same name.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -39,11 +41,22 @@ def read_arrays(path: str | Path, dtype: str = "float16", *, labelled: bool = Tr
 
 
 def samples_from(arrays: dict[str, np.ndarray], dtype: str = "float16") -> Samples:
-    """Samples to predict, out of arrays by name; a label that is missing is "?"."""
+    """Samples to predict, out of arrays by name; a label that is missing is "?", and the same rows may come twice."""
     rows = arrays.get("tokens", arrays.get("features", np.zeros(0)))
     arrays = {"labels": np.full(len(rows) if rows.ndim else 0, "?")} | arrays
     _check_shapes(arrays)
-    return check(_samples(arrays, slice(None), dtype))
+    samples = _samples(arrays, slice(None), dtype)
+    return check(samples if "ids" in arrays else replace(samples, ids=_apart(samples.ids)))
+
+
+def _apart(ids: tuple[str, ...]) -> tuple[str, ...]:
+    """The ids, with a number where one came before."""
+    seen: Counter[str] = Counter()
+    found = []
+    for name in ids:
+        seen[name] += 1
+        found.append(name if seen[name] == 1 else f"{name} ({seen[name]})")
+    return tuple(found)
 
 
 class ArraysReader(Reader[Samples]):

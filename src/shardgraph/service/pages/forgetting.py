@@ -17,8 +17,9 @@ from shardgraph.forget.queue import Submission
 from shardgraph.service.access import TheOffice
 from shardgraph.service.asking import chosen, previewed
 from shardgraph.service.office import Office
+from shardgraph.service.owning import may_know
 from shardgraph.service.pages.rendering import PREFIX, render
-from shardgraph.service.pages.visiting import Asker, Page, Sent, text
+from shardgraph.service.pages.visiting import Asker, Page, Sent, exact, text
 from shardgraph.service.schemas import Ask
 from shardgraph.service.tokens import OWNER, Caller
 
@@ -37,9 +38,12 @@ def begin(request: Request, who: Asker) -> Response:
 @router.post("/find")
 def look(request: Request, who: Asker, sent: Sent, office: TheOffice) -> Response:
     """What begins so; an owner finds its own."""
-    kind, wanted = text(sent, "kind", "sample"), text(sent, "wanted")
+    kind, wanted = text(sent, "kind", "sample"), exact(sent, "wanted")
     reader, sources = office.reader, who.sources if who.role == OWNER else None
     found = find(reader.catalogue, kind, wanted, sources, MOST_SHOWN + 1)
+    if not found and wanted != wanted.strip():  # more likely pasted than meant
+        wanted = wanted.strip()
+        found = find(reader.catalogue, kind, wanted, sources, MOST_SHOWN + 1)
     before = None if found else _before(office, who, kind, wanted)
     facts: dict[str, Any] = {"kinds": tuple(COLUMNS), "kind": kind, "wanted": wanted, "before": before}
     return render(request, "forget.html", **facts, found=found[:MOST_SHOWN], more=len(found) > MOST_SHOWN)
@@ -48,7 +52,7 @@ def look(request: Request, who: Asker, sent: Sent, office: TheOffice) -> Respons
 @router.post("/preview")
 def look_closer(request: Request, who: Asker, sent: Sent, office: TheOffice) -> Response:
     """What forgetting it would do; changes nothing. The script asks again, to have the twins looked for, too."""
-    kind, name, twins = text(sent, "kind"), text(sent, "name"), bool(text(sent, "twins"))
+    kind, name, twins = text(sent, "kind"), exact(sent, "name"), bool(text(sent, "twins"))
     looked = twins or bool(text(sent, "look"))
     facts = previewed(office, chosen(office, _ask(sent), who), who, twins=looked)
     last = measurements(office.reader.catalogue, 1) if who.role != OWNER else []
@@ -68,7 +72,7 @@ def confirm(request: Request, who: Asker, sent: Sent, office: TheOffice) -> Resp
 
 
 def _ask(sent: FormData) -> Ask:
-    kind, name = text(sent, "kind"), text(sent, "name")
+    kind, name = text(sent, "kind"), exact(sent, "name")
     if kind not in COLUMNS:
         raise InputError(f"one can forget a {' or a '.join(COLUMNS)} here, got {kind!r}")
     given: dict[str, Any] = {f"{kind}s": [name], "twins": bool(text(sent, "twins")), "reason": text(sent, "reason")}
@@ -89,7 +93,9 @@ def _samples(office: Office, kind: str, name: str) -> list[str]:
 def _before(office: Office, who: Caller, kind: str, name: str) -> int | None:
     """The request, of those that the caller may see, whose certificate says that this was forgotten."""
     certificate = forgotten_as(office.reader.catalogue, office.reader.secrets, kind, name)
+    if certificate is None or not may_know(office.reader, who, f"{kind}s", name):
+        return None
     mine = who.name if who.role == OWNER else None
     sql = "SELECT number FROM queue WHERE certificate = ? AND state = 'done' AND (? IS NULL OR asker = ?)"
-    row = office.reader.catalogue.one(sql, certificate, mine, mine) if certificate else None
+    row = office.reader.catalogue.one(sql, certificate, mine, mine)
     return row[0] if row else None

@@ -18,7 +18,7 @@ from shardgraph.forget.workspace import Workspace
 from shardgraph.service.access import TheOffice
 from shardgraph.service.office import Office
 from shardgraph.service.pages.rendering import PREFIX, render
-from shardgraph.service.pages.visiting import Operator, Page, RightsReader, Sent, text, texts
+from shardgraph.service.pages.visiting import Operator, Page, RightsReader, Sent, exact, text, texts
 from shardgraph.service.predicting import best
 from shardgraph.service.tokens import CONSUMER, OPERATOR, Caller
 
@@ -91,7 +91,7 @@ def measure(request: Request, who: RightsReader, sent: Sent, office: TheOffice) 
 @router.post("/ask")
 def ask(request: Request, who: Operator, sent: Sent, office: TheOffice) -> Response:
     """What the right's model says of a held-out sample, beside the whole one."""
-    consumer, sample = text(sent, "consumer"), text(sent, "sample")
+    consumer, sample = text(sent, "consumer"), exact(sent, "sample")
     with office.counter() as counter:
         asked = _held_out(counter, sample)
         answers = {

@@ -52,8 +52,8 @@ class Originals:
                 return Original(sample, picture=_small(path))
             if path.suffix.lower() in _TEXTS:
                 return Original(sample, text=path.read_bytes()[: 4 * LETTERS].decode("utf-8", "replace")[:LETTERS])
-        except (OSError, ValueError, UnidentifiedImageError, Image.DecompressionBombError):
-            return None  # a name that is no path, or a file that is no picture
+        except (OSError, ValueError, SyntaxError, UnidentifiedImageError, Image.DecompressionBombError):
+            return None  # a name that is no path, or a file that is no picture: Pillow calls some of those bad syntax
         return None
 
     def _path(self, sample: str) -> Path | None:

@@ -6,7 +6,7 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from starlette.datastructures import FormData, UploadFile
 
-from shardgraph.errors import DamagedFile, InputError, ShardgraphError, UnknownSample, VerificationError
+from shardgraph.errors import DamagedFile, InputError, ShardgraphError, VerificationError
 from shardgraph.forget import queue
 from shardgraph.forget.certificate import Certificate, check_certificate, opens
 from shardgraph.forget.queue import Entry
@@ -14,9 +14,10 @@ from shardgraph.forget.verify import Check
 from shardgraph.service.access import TheOffice
 from shardgraph.service.asking import certified, entry_for
 from shardgraph.service.office import Office
+from shardgraph.service.owning import nonces_for
 from shardgraph.service.pages.following import Number
 from shardgraph.service.pages.rendering import PREFIX, render
-from shardgraph.service.pages.visiting import Asker, Looker, Page, Reader, Sent, text
+from shardgraph.service.pages.visiting import Asker, Looker, Page, Reader, Sent, exact, text
 from shardgraph.service.tokens import OWNER
 
 ROWS = 25
@@ -33,7 +34,7 @@ def listing(request: Request, who: Reader, office: TheOffice) -> Response:
 async def check_file(request: Request, who: Reader, sent: Sent, office: TheOffice) -> Response:
     """Whether a certificate that somebody brings was signed here, and is as it was signed."""
     raw = await _brought(sent)
-    checks = checked(office, raw, text(sent, "sample"), text(sent, "nonce"))
+    checks = checked(office, raw, exact(sent, "sample"), text(sent, "nonce"))
     return _start(request, office, who.name if who.role == OWNER else None, checks)
 
 
@@ -62,10 +63,8 @@ def verify(request: Request, number: Number, who: Reader, sent: Sent, office: Th
 @router.post("/{number}/nonce")
 def nonce(request: Request, number: Number, who: Asker, sent: Sent, office: TheOffice) -> Response:
     """The nonce that opens a sample's entry, for the one who asked."""
-    found, sample = certified(office, number, who), text(sent, "sample")
-    given = office.reader.nonces(found, [sample])[sample]
-    if not opens(office.reader.certificate(found), sample, given):
-        raise UnknownSample(f"certificate {found} does not speak of this sample", [sample])
+    found, sample = certified(office, number, who), exact(sent, "sample")
+    given = nonces_for(office.reader, who, found, [sample])[sample]
     return _shown(request, office, number, found, entry_for(office, number, who), opened=(sample, given))
 
 

@@ -1,7 +1,6 @@
 """Who visits a page, and how a page fails: log-in, roles, the token of every form, errors as pages."""
 
 import hmac
-import ipaddress
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -16,6 +15,7 @@ from starlette.exceptions import HTTPException as AnyHTTPException
 
 from shardgraph.errors import ShardgraphError
 from shardgraph.service.access import TheOffice
+from shardgraph.service.door import is_local
 from shardgraph.service.logs import log, place_of
 from shardgraph.service.office import Office
 from shardgraph.service.pages.rendering import PREFIX, render
@@ -132,9 +132,14 @@ Sent = Annotated[FormData, Depends(sent)]
 
 
 def text(form: FormData, name: str, default: str = "") -> str:
-    """A field of a form, as text."""
+    """A field of a form, as text without the spaces around it."""
+    return exact(form, name, default).strip()
+
+
+def exact(form: FormData, name: str, default: str = "") -> str:
+    """A field that names something, as it is: a name may end in a space."""
     found = form.get(name, default)
-    return found.strip() if isinstance(found, str) else default
+    return found if isinstance(found, str) else default
 
 
 def texts(form: FormData, name: str) -> list[str]:
@@ -148,16 +153,9 @@ def _caller(request: Request, office: Office, session: Session) -> Caller | None
         return caller_named(catalogue, session.name, session.hash)
     if any_token(catalogue):
         return None
-    if not _is_local(request.url.hostname or ""):  # a name that somebody let point here would make its pages ours
+    if not is_local(request.url.hostname or ""):  # a name that somebody let point here would make its pages ours
         raise HTTPException(403, "without tokens the pages answer on localhost alone: make one with `shardgraph token`")
     return LOCAL
-
-
-def _is_local(host: str) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
 
 
 def _give(request: Request, response: Response, key: str) -> None:
@@ -174,6 +172,8 @@ def _failure(request: Request, error: Exception) -> Response:
 
 
 def _told(error: Exception) -> tuple[int, str]:
+    if isinstance(error, UnicodeError):
+        return 422, "what was sent holds characters that are none"
     if isinstance(error, AnyHTTPException):
         return (422 if error.status_code == 400 else error.status_code), str(error.detail)
     if isinstance(error, RequestValidationError):
