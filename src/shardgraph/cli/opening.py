@@ -19,7 +19,7 @@ def opened(
     bars = Bars()
     quiet = redirect_stdout(sys.stderr) if on.executor == "ray" else nullcontext()  # Ray prints what it lost
     try:
-        with quiet, shardgraph.Workspace(path, device=device, progress=bars, **vars(on)) as workspace:
+        with quiet, shardgraph.Workspace(path, device=device, progress=bars, **on.options()) as workspace:
             for certificate in workspace.resume() if resume else ():
                 bars.close()
                 say(f"finished a forget that had been interrupted: certificate {certificate.number}")

@@ -3,7 +3,7 @@
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -47,14 +47,31 @@ RayStorage = Annotated[
 ]
 
 
+GpuMemory = Annotated[
+    float | None,
+    typer.Option(
+        metavar="GIB",
+        min=0.001,
+        help="The most of a GPU's memory to use; groups go through it in waves.",
+        show_default="what is free",
+        rich_help_panel=_WHERE,
+    ),
+]
+
+
 @dataclass(frozen=True)
 class Machines:
-    """Where a command's work runs, as `shardgraph.Workspace` takes it; the bytes do not depend on it."""
+    """Where a command's work runs; the bytes do not depend on it."""
 
     workers: Workers = None
     executor: ExecutorKind = None
     ray_address: RayAddress = None
     ray_storage: RayStorage = None
+    gpu_memory: GpuMemory = None
+
+    def options(self) -> dict[str, Any]:
+        """As `shardgraph.Workspace` takes them."""
+        return vars(self) | {"gpu_memory": self.gpu_memory and int(self.gpu_memory * 2**30)}
 
 
 ANYWHERE = Machines()

@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from shardgraph.service.problems import refusal
 from shardgraph.service.tokens import any_token, caller_of
 
-OPEN = ("/health", "/ready", "/openapi.json")  # to everybody
+OPEN = ("/health", "/ready", "/public-key", "/openapi.json")  # to everybody
 PAGES = "/pages/"  # have a door of their own
 BODILESS = ("GET", "HEAD", "OPTIONS")
 
