@@ -115,3 +115,34 @@ def test_a_catalogue_that_cannot_be_written_is_not_called_damaged(root):
     with pytest.raises(WorkspaceError, match=r"catalog\.sqlite must be open to writing") as problem:
         Catalogue(root / "catalog.sqlite")
     assert not isinstance(problem.value, DamagedFile)
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["names known", "after a crash"])
+@pytest.mark.parametrize("seed", range(4))
+def test_no_copy_of_a_deleted_name_stays_between_the_rows(tmp_path, seed, known):
+    """When rows leave, SQLite moves others between pages and leaves copies behind that no query finds."""
+    path, rng = tmp_path / "catalog.sqlite", random.Random(seed)
+    catalogue = Catalogue(path)
+    names = [f"sample-{rng.getrandbits(40):010x}" for _ in range(600)]
+    rows = [(name, "cat", "ann", f"subject-{name}", "train", f"shard:{i % 4}", None) for i, name in enumerate(names)]
+    with catalogue.transaction() as db:
+        db.executemany("INSERT INTO samples VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+    catalogue.scrub()
+    gone = rng.sample(names, 120)
+    for part in (gone[:60], gone[60:64], gone[64:]):
+        with catalogue.transaction() as db:
+            db.executemany("DELETE FROM samples WHERE id = ?", [(name,) for name in part])
+            catalogue.soil(db)
+        assert catalogue.soiled
+        catalogue.scrub({*part, *(f"subject-{name}" for name in part)} if known else None)
+        assert not catalogue.soiled
+    left = b"".join(file.read_bytes() for file in tmp_path.iterdir())
+    assert [name for name in gone if name.encode() in left] == []
+    assert catalogue.count("1") == 480
+    catalogue.close()
+
+
+def test_no_name_is_written_to_a_temporary_file(tmp_path):
+    catalogue = Catalogue(tmp_path / "catalog.sqlite")
+    assert catalogue.all("PRAGMA temp_store") == [(2,)], "in memory: elsewhere may be an unencrypted disk"
+    catalogue.close()

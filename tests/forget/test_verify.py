@@ -8,9 +8,11 @@ import pytest
 
 from shardgraph.data import shardfile
 from shardgraph.data.samples import concatenate
-from shardgraph.digest import digest
+from shardgraph.digest import canonical_json, digest
+from shardgraph.errors import DamagedFile
 from shardgraph.forget.manifest import Manifest, group_path
 from shardgraph.forget.request import ForgetRequest
+from shardgraph.forget.workspace import Workspace
 from shardgraph.graph import BySource
 from shardgraph.learn.adapters import Adapters
 from shardgraph.learn.ensemble import model_digest
@@ -46,7 +48,7 @@ def test_an_untouched_workspace_is_as_it_should_be(workspace, full):
     before = promised_files(workspace.root)
     verification = workspace.verify(full=full)
     assert verification.ok and verification.full == full
-    assert len(verification.checks) == (6 if full else 3)
+    assert len(verification.checks) == (9 if full else 6)
     assert promised_files(workspace.root) == before
     assert not list((workspace.root / "scratch").iterdir())
     assert verification.to_json()["ok"] is True
@@ -184,3 +186,67 @@ def test_a_new_workspace_has_nothing_to_fail(create):
     assert failed(workspace, full=True) == []
     workspace.add(embed(ROWS))
     assert failed(workspace, full=True) == []
+
+
+def change_manifest(workspace, **changes):
+    path = workspace.root / "manifest.json"
+    path.write_bytes(canonical_json(json.loads(path.read_bytes()) | changes))
+
+
+def change_config(workspace, **changes):
+    path = workspace.root / "config.json"
+    value = json.loads(path.read_bytes())
+    value["recipe"] |= changes
+    path.write_bytes(canonical_json(value))
+
+
+def execute_sql(workspace, *statements):
+    with workspace.catalogue.transaction() as db:
+        for sql in statements:
+            db.execute(sql)
+
+
+TAMPERED = {
+    "no manifest": ("model", lambda w: (w.root / "manifest.json").unlink()),
+    "classes of the manifest": ("model", lambda w: change_manifest(w, classes=["zz"])),
+    "missing groups of the manifest": ("model", lambda w: change_manifest(w, missing=["nobody"])),
+    "shrinkage": ("configuration", lambda w: change_config(w, shrinkage=0.5)),
+    "mixing": ("configuration", lambda w: change_config(w, mixing=0.1)),
+    "the public key": ("keys", lambda w: (w.root / "public.key").write_text("00" * 32)),
+    "no public key": ("keys", lambda w: (w.root / "public.key").unlink()),
+    "a label": ("samples", lambda w: execute_sql(w, "UPDATE samples SET label = 'dog' WHERE label = 'ant'")),
+    "the ledger's end": (
+        "certificates",
+        lambda w: (w.certificate_path(2).unlink(), execute_sql(w, "DELETE FROM ledger WHERE detail LIKE '%te\": 2%'")),
+    ),
+    "the ledger's lines of certificates": (
+        "certificates",
+        lambda w: execute_sql(w, "DELETE FROM ledger WHERE detail LIKE '%certificate%'"),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", TAMPERED)
+def test_what_else_somebody_changed_is_found(workspace, case):
+    name, tamper = TAMPERED[case]
+    tamper(workspace)
+    with Workspace(workspace.root, workers=1) as again:
+        assert name in failed(again)
+
+
+@pytest.mark.parametrize("folder", ["shards", "models", "heldout"])
+def test_a_file_that_nobody_knows_of_is_found(workspace, folder):
+    known = next((workspace.root / folder).rglob("*.safetensors"))
+    stray = workspace.root / folder / "zz" / known.name
+    stray.parent.mkdir()
+    shutil.copyfile(known, stray)
+    assert failed(workspace) == ["files"]
+
+
+def test_a_workspace_without_its_catalogue_is_not_opened(workspace):
+    workspace.close()
+    for path in workspace.root.glob("catalog.sqlite*"):
+        path.unlink()
+    with pytest.raises(DamagedFile, match="missing"):
+        Workspace(workspace.root)
+    assert not list(workspace.root.glob("catalog.sqlite*")), "nor is an empty one made"

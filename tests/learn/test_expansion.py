@@ -98,3 +98,15 @@ def test_a_gpu_gives_the_bytes_of_the_cpu(tf32):
     finally:
         torch.backends.cuda.matmul.allow_tf32 = before
     assert found == total([whole], second_order=True, expansion=16).to_bytes()
+
+
+def test_what_a_caller_set_does_not_reach_the_bits():
+    samples = embed(many(12), dim=64, most_tokens=20)
+    plain = expand(samples, 4)
+    before = torch.get_float32_matmul_precision()
+    try:
+        torch.set_float32_matmul_precision("medium")
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            assert expand(samples, 4).tobytes() == plain.tobytes()
+    finally:
+        torch.set_float32_matmul_precision(before)

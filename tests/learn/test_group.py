@@ -62,6 +62,7 @@ AMBIENT = {
     "matmul precision": lambda: put_back(
         torch.set_float32_matmul_precision, "medium", torch.get_float32_matmul_precision()
     ),
+    "autocast": lambda: torch.autocast("cpu", dtype=torch.bfloat16),
     "default dtype": lambda: put_back(torch.set_default_dtype, torch.float64, torch.get_default_dtype()),
     "gradients on": torch.enable_grad,
     "torch's seed": lambda: put_back(torch.manual_seed, 99, 0),

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shardgraph.errors import DamagedFile
-from shardgraph.learn.prototypes import SCALE, Prototypes, quantise, total
+from shardgraph.learn.prototypes import SCALE, Prototypes, lengths, quantise, total
 from tests.strategies import LABELS, Row, embed, many, rows
 
 
@@ -96,3 +96,10 @@ def test_a_torn_file_is_told_apart():
     assert Prototypes.from_bytes(raw).classes == LABELS
     with pytest.raises(DamagedFile):
         Prototypes.from_bytes(raw[:-1])
+
+
+@pytest.mark.parametrize("width", [7, 1280, 8192, 8193, 9000, 20000])
+def test_the_length_of_a_row_does_not_depend_on_its_company(width):
+    x = np.random.default_rng(width).normal(size=(13, width))
+    alone = np.concatenate([lengths(row[None]) for row in x])
+    assert lengths(x).tolist() == alone.tolist() == lengths(x[::-1].copy())[::-1].tolist()

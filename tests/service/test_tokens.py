@@ -4,8 +4,10 @@ import pytest
 
 from shardgraph.data.catalogue import Catalogue
 from shardgraph.errors import InputError
+from shardgraph.forget.workspace import Workspace
 from shardgraph.service.tokens import any_token, caller_of, create_token, list_tokens, revoke_token
 from tests.cli.conftest import run
+from tests.service.conftest import running
 from tests.strategies import all_bytes
 
 
@@ -79,3 +81,13 @@ def test_the_command_makes_lists_and_revokes(root):
     assert run("token", root, "ann-1", "--revoke", "--json").json == {"revoked": "ann-1"}
     assert run("token", root, "ann-1", "--revoke").code == 1
     assert run("token", root, "ann-1").code == 2 and run("token", root, "--revoke").code == 2
+
+
+def test_once_there_was_a_token_nobody_is_let_in_without(root):
+    with Workspace(root) as workspace:
+        create_token(workspace.catalogue, "op", "operator")
+        revoke_token(workspace.catalogue, "op")
+        assert list_tokens(workspace.catalogue) == []
+    with running(root) as service:
+        assert service("GET", "/status").status_code == 401
+        assert service("POST", "/requests", json={"labels": ["ant"]}).status_code == 401

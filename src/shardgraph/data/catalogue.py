@@ -1,13 +1,13 @@
 """The catalogue: who is where, what is built, what was asked. SQLite, and the one thing that remembers.
 
 Its bytes are outside the byte promise (SQLite's pages keep an order of history); its content is not.
-Deleted rows are overwritten (`secure_delete`), and `scrub` empties the write-ahead log before anybody is
-told that a sample is gone.
+Deleted rows are overwritten (`secure_delete`), and before anybody is told that a sample is gone `scrub` empties the
+write-ahead log and looks for copies of its name: SQLite leaves some behind when it moves rows between pages.
 """
 
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -92,6 +92,10 @@ CREATE TABLE IF NOT EXISTS provisioned ( -- adapters of groups that learned from
 """
 
 
+_PRAGMAS = ("journal_mode=WAL", "synchronous=FULL", "secure_delete=ON", "busy_timeout=10000", "temp_store=MEMORY")
+FEW = 8  # names that are looked for one by one: for more, writing the file anew is faster
+
+
 @dataclass(frozen=True)
 class Row:
     """One sample's entry."""
@@ -109,8 +113,9 @@ class Catalogue:
 
     def __init__(self, path: Path) -> None:
         try:
+            self._path = path
             self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-            for pragma in ("journal_mode=WAL", "synchronous=FULL", "secure_delete=ON", "busy_timeout=10000"):
+            for pragma in _PRAGMAS:
                 self._db.execute(f"PRAGMA {pragma}").fetchall()
             self._db.executescript(_SCHEMA)
         except sqlite3.OperationalError as error:  # nothing is wrong with its content
@@ -190,8 +195,39 @@ class Catalogue:
         row = ((time or datetime.now(UTC)).isoformat(), event, json.dumps(detail, sort_keys=True))
         db.execute("INSERT INTO ledger (time, event, detail) VALUES (?, ?, ?)", row)
 
-    def scrub(self) -> None:
-        """Empty the write-ahead log, so that nothing deleted is left in it."""
+    @staticmethod
+    def soil(db: sqlite3.Connection) -> None:
+        """Say that names were deleted for good, until `scrub` has seen to it; in the caller's transaction."""
+        db.execute("PRAGMA user_version = 1")
+
+    @property
+    def soiled(self) -> bool:
+        """Whether names were deleted whose copies nobody looked for yet: a process was interrupted."""
+        return self.all("PRAGMA user_version") == [(1,)]
+
+    def scrub(self, gone: Collection[str] | None = None) -> None:
+        """Leave nothing deleted behind: empty the write-ahead log, and if names were deleted, look for their copies.
+
+        The file is written anew if it holds one of `gone`, or if they are too many to look for, or not known.
+        """
+        self._empty_log()
+        if not self.soiled:
+            return
+        if gone is None or len(gone) > FEW or self._holds(gone):
+            try:
+                self._db.execute("VACUUM")
+            except sqlite3.OperationalError as error:
+                raise WorkspaceBusy(f"the catalogue could not be written anew, got {error}; try again") from error
+            self._empty_log()
+        self._db.execute("PRAGMA user_version = 0")
+        self._empty_log()
+
+    def _empty_log(self) -> None:
         busy = self.all("PRAGMA wal_checkpoint(TRUNCATE)")[0][0]
         if busy:
             raise DamagedFile("the catalogue's log could not be emptied: a reader holds it open; try again")
+
+    def _holds(self, names: Collection[str]) -> bool:
+        """Whether one of these stands anywhere in the file, also as a part of something else."""
+        raw = self._path.read_bytes()
+        return any(name.encode() in raw for name in names if name)

@@ -128,15 +128,15 @@ class Attended(Site):
 
     def carry_out(self, grace: float = 0.0) -> list[int]:
         """Carry out the next batch, after what was interrupted; the entries it took, none if nothing is due."""
-        if not execute.under_way(self._bench()) and not next_batch(self.store, self.config, grace):
+        waiting = execute.under_way(self._bench()) or next_batch(self.store, self.config, grace)
+        if not waiting and not self.catalogue.soiled:
             queue.settle(self.catalogue)
             return []
         with self._writing():
             batch = [number for number in next_batch(self.store, self.config, grace) if self._fits(number)]
             if batch:
                 self.drop_models()
-                bench = self._bench()
-                execute.finish(bench, execute.accept(bench, self._orders(batch), False, batch))
+                execute.carry_out(self._bench(), self._orders(batch), False, batch)
             return batch
 
     def wait_for(self, number: int) -> Certificate:
@@ -180,6 +180,7 @@ class Attended(Site):
             db.execute("UPDATE queue SET certificate = ?, wish = '{}' WHERE number = ?", (certificates[-1], number))
             db.execute("DELETE FROM withheld WHERE entry = ?", (number,))
             queue.move(db, [number], queue.DONE)
+            self.catalogue.soil(db)
         self.catalogue.scrub()
 
     def _enter(self, db: sqlite3.Connection, what: Submission, orders: ForgetPlan | None, rides: int | None) -> int:

@@ -11,7 +11,7 @@ Every step looks at what is there and can be repeated, so recovery is just runni
 
 import json
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -88,8 +88,17 @@ def _charge(bench: Bench, db: sqlite3.Connection, plan: ForgetPlan) -> dict:
     return {"spending": plan.spending.to_json()}
 
 
-def finish(bench: Bench, number: int) -> Certificate:
-    """Do what is left of an accepted request; the certificate is written when it is true."""
+def carry_out(bench: Bench, plan: ForgetPlan, instant: bool, entries: Sequence[int] = ()) -> Certificate:
+    """Accept a plan, and finish it."""
+    gone = {row.id for row in plan.rows} | {name for _, name in emptied(bench.store, plan.rows)}
+    return finish(bench, accept(bench, plan, instant, entries), gone)
+
+
+def finish(bench: Bench, number: int, gone: Collection[str] | None = None) -> Certificate:
+    """Do what is left of an accepted request; the certificate is written when it is true.
+
+    `gone` are the names that leave the catalogue, if they are known: after a crash they are not.
+    """
     instant, opening = _request(bench, number)
     before = json.loads(opening)
     leaving = bench.store.catalogue.all("SELECT id, unit, split FROM leaving WHERE request = ?", number)
@@ -108,7 +117,10 @@ def finish(bench: Bench, number: int) -> Certificate:
         else:
             manifest = Manifest.load(bench.store.root)
     _check(bench, number, {unit for _, unit, _ in leaving})
-    return _close(bench, number, before, manifest, [sample for sample, _, _ in leaving])
+    certificate = _close(bench, number, before, manifest, [sample for sample, _, _ in leaving])
+    bench.store.catalogue.scrub(gone)
+    queue.settle(bench.store.catalogue)
+    return certificate
 
 
 def repair(bench: Bench) -> Certificate | None:
@@ -190,8 +202,7 @@ def _close(bench: Bench, number: int, before: dict, manifest: Manifest, ids: lis
         queue.close(db, number, certificate_number, whole=whole)
         model = bench.secrets.mark(manifest.model_digest)
         bench.note(db, state, {"request": number, "certificate": certificate_number, "model": model})
-    bench.store.catalogue.scrub()
-    queue.settle(bench.store.catalogue)
+        bench.store.catalogue.soil(db)
     return certificate
 
 

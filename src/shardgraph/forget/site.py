@@ -44,7 +44,7 @@ class Site:
     ) -> None:
         self.root = Path(path)
         self.config = Config.load(self.root)
-        self.catalogue = Catalogue(self.root / "catalog.sqlite")
+        self.catalogue = self._the_catalogue()
         self.store = Store(self.root, self.catalogue)
         self.secrets = Secrets.load(self.root)
         self.lock = WriteLock(self.root)
@@ -55,6 +55,14 @@ class Site:
         self._model: Model | None = None
         self._key: Key | None = None  # what the model in memory depends on
         self._shelf = Shelf()
+
+    def _the_catalogue(self) -> Catalogue:
+        path = self.root / "catalog.sqlite"
+        if not path.exists():  # SQLite would make an empty one, and everything that is here would count as never seen
+            raise DamagedFile(
+                f"{path} is missing: restore the workspace from a backup, for nothing else says what is here"
+            )
+        return Catalogue(path)
 
     @property
     def device(self) -> str:
@@ -93,11 +101,14 @@ class Site:
             self.store.place()  # else a sample could leave the inbox while its half-placed copy stays
         else:
             self.store.drop_empty_inbox()
+            self.store.unaim()  # a first training was interrupted before it began
         self._drop_model()
         bench = self._bench()
         finished = [execute.finish(bench, number) for number in execute.under_way(bench)]
         if self.config.trained:
             execute.mend(bench)
+        if self.catalogue.soiled:
+            self.catalogue.scrub()
         queue.settle(self.catalogue)
         return finished
 

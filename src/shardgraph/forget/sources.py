@@ -57,6 +57,7 @@ def clear_terms(catalogue: Catalogue, name: str) -> None:
     """Drop what is known about a source."""
     with catalogue.transaction() as db:
         db.execute("DELETE FROM sources WHERE name = ?", (name,))
+        catalogue.soil(db)
     catalogue.scrub()
 
 

@@ -13,12 +13,12 @@ from typing import Any
 
 from shardgraph.data.files import destroy, scratch_file
 from shardgraph.data.store import shard_unit, test_unit
-from shardgraph.errors import FingerprintError, ShardgraphError, VerificationError, WorkspaceBusy, WorkspaceError
+from shardgraph.errors import FingerprintError, ShardgraphError, VerificationError, WorkspaceBusy, WorkspaceError, some
 from shardgraph.forget.bench import MODEL, PUBLISHING, Bench
 from shardgraph.forget.build import sum_prototypes, tasks_for, wanted_groups
 from shardgraph.forget.certificate import Certificate, certificate_path, check_certificate
 from shardgraph.forget.execute import last_certificate
-from shardgraph.forget.manifest import Manifest, load_classes, load_group
+from shardgraph.forget.manifest import Manifest, group_path, load_classes, load_group
 from shardgraph.forget.provision import check_provisioned, rebuilt_otherwise
 from shardgraph.forget.rights import rights_by_consumer
 from shardgraph.learn.ensemble import model_digest
@@ -27,6 +27,8 @@ from shardgraph.learn.fingerprint import difference
 
 ATTEMPTS = 5  # to compare all groups while others write
 PAUSE = 0.5  # seconds, while another holds the lock
+CONFIG = "json_extract(detail, '$.config')"
+PROMISED = ("shards", "heldout", "models")  # folders whose bytes are a function of what is retained
 
 
 @dataclass(frozen=True)
@@ -78,9 +80,12 @@ def problems(bench: Bench, units: Iterable[str]) -> str:
 def verify(bench: Bench, *, full: bool) -> Verification:
     """Look at everything but the groups' rebuild; a check that fails says what it found. Needs the lock."""
     looks: list[tuple[str, Callable[[Bench], str]]] = [
-        ("certificates", _certificates),
+        ("certificates", _all_certificates),
         ("samples", _samples),
         ("model", _model),
+        ("files", _files),
+        ("configuration", _configuration),
+        ("keys", _keys),
     ]
     if bench.store.catalogue.one("SELECT 1 FROM consumers WHERE provision = 1"):
         looks.append(("rights", _rights))
@@ -131,6 +136,36 @@ def _certificates(bench: Bench) -> str:
     return f"{count} signed and chained"
 
 
+def _all_certificates(bench: Bench) -> str:
+    """Those that the ledger knows, and that there are no more: none is under way."""
+    found, last = _certificates(bench), last_certificate(bench)
+    named = bench.store.catalogue.one("SELECT max(certificate) FROM forgotten")
+    if certificate_path(bench.store.root, last + 1).exists() or (named and (named[0] or 0) > last):
+        raise VerificationError(f"the ledger's last certificate is number {last}, and there are more")
+    return found
+
+
+def _keys(bench: Bench) -> str:
+    """That what auditors are given is the public half of what is signed with."""
+    path = bench.store.root / "public.key"
+    if not path.exists() or path.read_bytes().strip() != bench.secrets.public.encode():
+        raise VerificationError(f"{path} is not the public half of signing.key: give auditors {bench.secrets.public}")
+    return f"public key {bench.secrets.public[:16]}"
+
+
+def _files(bench: Bench) -> str:
+    """That nothing lies where samples and adapters lie but what the catalogue knows of."""
+    store, root = bench.store, bench.store.root
+    groups = {name.removeprefix("group:") for (name,) in store.catalogue.all("SELECT name FROM built")}
+    if bench.config.trained:
+        groups |= set(wanted_groups(store, bench.config, bench.numerics))
+    known = {store.path(unit) for unit in store.catalogue.unit_digests()} | {group_path(root, name) for name in groups}
+    here = [path for folder in PROMISED for path in (root / folder).rglob("*") if not path.is_dir()]
+    if strays := sorted(str(path.relative_to(root)) for path in here if path not in known):
+        raise VerificationError(f"{len(strays)} files are there that nobody knows of: {some(strays)}")
+    return f"{len(here)} files, all of them known"
+
+
 def _samples(bench: Bench) -> str:
     if left := bench.store.catalogue.one("SELECT count(*) FROM leaving")[0]:  # type: ignore[index]
         raise VerificationError(f"a forget of {left} samples is under way; any command finishes it")
@@ -143,20 +178,27 @@ def _catalogued(bench: Bench, units: Iterable[str]) -> str:
     if odd := [unit for unit in units if unit not in here and store.path(unit).exists()]:
         raise VerificationError(f"the file of {odd[0]} is still there, the catalogue says that it is not")
     for unit in here.keys() & set(units):
-        ids = {row.id for row in store.catalogue.rows("unit", [unit])}
-        if set(store.read(unit).ids) != ids:
-            raise VerificationError(f"{unit} holds other samples than the catalogue says")
-        count += len(ids)
+        rows, held = {(row.id, row.label) for row in store.catalogue.rows("unit", [unit])}, store.read(unit)
+        if set(zip(held.ids, held.labels, strict=True)) != rows:
+            raise VerificationError(f"{unit} holds other samples than the catalogue says, or other labels")
+        count += len(rows)
     return f"{count} samples, every file as catalogued"
 
 
 def _model(bench: Bench) -> str:
     root, manifest = bench.store.root, Manifest.load(bench.store.root)
     if not manifest.model_digest:
+        if bench.store.catalogue.one("SELECT 1 FROM ledger WHERE event = 'trained'"):
+            raise VerificationError("manifest.json names no model, the ledger does; `shardgraph train` writes it anew")
         return "no model yet"
     for name, expected in manifest.groups.items():
         load_group(root, name, expected)
     classes = load_classes(root, manifest.prototypes)
+    if manifest.classes != classes:
+        raise VerificationError(f"manifest.json names the classes {some(manifest.classes)}, the prototypes others")
+    wanted = set(wanted_groups(bench.store, bench.config, bench.numerics))
+    if odd := set(manifest.missing) - (wanted - set(manifest.groups)):
+        raise VerificationError(f"manifest.json says that groups are missing which are not: {some(sorted(odd))}")
     found = model_digest(manifest.groups, manifest.prototypes, classes, manifest.weight)
     if found != manifest.model_digest:
         raise VerificationError(f"model_digest should be {found}, the manifest says {manifest.model_digest}")
@@ -166,6 +208,15 @@ def _model(bench: Bench) -> str:
     if told and bench.secrets.mark(found) not in {model for _, model in possible}:
         raise VerificationError("the model is not the one that the ledger recorded last")
     return f"{len(manifest.groups)} groups, model {found[:16]}"
+
+
+def _configuration(bench: Bench) -> str:
+    """That config.json is the one that was trained with."""
+    sql = f"SELECT {CONFIG} FROM ledger WHERE event = 'trained' AND {CONFIG} IS NOT NULL ORDER BY number DESC LIMIT 1"
+    told = bench.store.catalogue.one(sql)
+    if told and told[0] != bench.secrets.mark("config", bench.config.basis):
+        raise VerificationError("config.json is not the one that the model was trained with")
+    return "as trained with" if told else "no training has fixed it yet"
 
 
 def _rights(bench: Bench) -> str:

@@ -151,8 +151,8 @@ class Workspace(Attended, Consumers):
             aim(self.store, self.config)
             self.store.place(lambda done, of: self._progress("placing", done, of))
             manifest = self._bench().build()
-            detail = {"model": self.secrets.mark(manifest.model_digest), "groups": len(manifest.groups)}
-            self._bench().log("trained", detail)
+            told = {"model": self.secrets.mark(manifest.model_digest), "groups": len(manifest.groups)}
+            self._bench().log("trained", told | {"config": self.secrets.mark("config", self.config.basis)})
             self.catalogue.scrub()
         return manifest
 
@@ -246,8 +246,7 @@ class Workspace(Attended, Consumers):
                 return self.certificate(orders.already[-1])
             self._check_inputs(orders, instant)
             self.drop_models()
-            bench = self._bench()
-            return execute.finish(bench, execute.accept(bench, orders, instant))
+            return execute.carry_out(self._bench(), orders, instant)
 
     def repair(self) -> Certificate | None:
         """Rebuild the groups that an instant forget withdrew; None if nothing was missing."""
@@ -261,7 +260,7 @@ class Workspace(Attended, Consumers):
         """Finish the placement and the forgets that a crash interrupted; not while another process writes."""
         moving = self.config.trained and self.catalogue.count("target IS NOT NULL")
         torn = execute.under_way(self._bench()) or execute.torn(self._bench())
-        if not moving and not torn and not strays(self.store):
+        if not moving and not torn and not self.catalogue.soiled and not strays(self.store):
             return []
         try:
             with self.lock:

@@ -8,7 +8,6 @@ their sums are the same in any order, in any company, with any number of threads
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import lru_cache
 
 import numpy as np
@@ -17,11 +16,12 @@ from torch import Tensor
 
 from shardgraph.data.samples import Samples
 from shardgraph.digest import generator
+from shardgraph.learn.numerics import own_numerics
 
 STEPS = 2**8  # per unit of a normalised token
 TOKENS = 2**14  # rows of one product; bounds memory, changes no bit
 FLOOR = 1e-3  # under the root: whether a token in a thousand points that way is chance
-FEW = 2**10  # tokens that one thread is enough for
+FEW = 2**10  # tokens that one thread is enough for: on a busy machine two would wait far longer than they work
 MOST = 3072  # features, however wide the tokens are: their products are kept, and solved for at every build
 
 
@@ -34,7 +34,7 @@ def expand(samples: Samples, expansion: int, device: str = "cpu") -> np.ndarray:
     """The features of each sample's tokens [n, W] float64, W as `width` says; the same on any device."""
     exact = torch.float32 if device == "cpu" else torch.float64  # a GPU may be told to round float32 products
     signs = _signs(dim := samples.tokens.shape[1], width(dim, expansion)).to(device, exact)
-    with _threads(len(samples.tokens)):
+    with own_numerics(1 if len(samples.tokens) <= FEW else torch.get_num_threads()):
         parts = [_summed(samples, rows, signs) for rows in _blocks(samples.offsets)]
     sums = np.concatenate(parts) if parts else np.zeros((0, signs.shape[1]))
     tokens = np.maximum(np.diff(samples.offsets), 1)[:, None]
@@ -53,17 +53,6 @@ def _summed(samples: Samples, rows: range, signs: Tensor) -> np.ndarray:
     else:
         sums = torch.segment_reduce(hidden.double(), "sum", lengths=torch.from_numpy(lengths).to(signs.device))
     return sums.cpu().numpy()
-
-
-@contextmanager
-def _threads(tokens: int) -> Iterator[None]:
-    """One thread for few tokens: on a busy machine two would wait for each other far longer than they work."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1 if tokens <= FEW else threads)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 def _normalised(tokens: np.ndarray) -> Tensor:

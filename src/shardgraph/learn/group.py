@@ -5,7 +5,6 @@ executor and in any company, under one numerics fingerprint.
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +17,7 @@ from shardgraph.learn import inca
 from shardgraph.learn.adapters import Adapters
 from shardgraph.learn.attention import frozen_attention, layer_norm
 from shardgraph.learn.losses import loss_gradient
+from shardgraph.learn.numerics import own_numerics
 from shardgraph.learn.optimiser import AdamW, cosine
 from shardgraph.learn.recipe import Recipe
 
@@ -53,22 +53,6 @@ def train_group(
         train = _train_inca if recipe.adapter == "inca" else _train_linear
         first, second = train(name, samples, targets, classes, recipe, seed, start)
     return Adapters(recipe.adapter, classes, first.numpy(), second.numpy(), len(samples))
-
-
-@contextmanager
-def own_numerics() -> Iterator[None]:
-    """One thread and full float32: what a caller set for the process must not reach the last bits."""
-    threads, precision, dtype = torch.get_num_threads(), torch.get_float32_matmul_precision(), torch.get_default_dtype()
-    try:
-        torch.set_num_threads(1)
-        torch.set_float32_matmul_precision("highest")
-        torch.set_default_dtype(torch.float32)
-        with torch.no_grad():
-            yield
-    finally:
-        torch.set_default_dtype(dtype)
-        torch.set_float32_matmul_precision(precision)
-        torch.set_num_threads(threads)
 
 
 def batches(name: str, count: int, recipe: Recipe, seed: int) -> Iterator[tuple[float, np.ndarray]]:

@@ -44,25 +44,25 @@ def create_token(catalogue: Catalogue, name: str, role: str, sources: Sequence[s
         raise InputError(f"a role must be one of {', '.join(ROLES)}, got {role!r}")
     if (role == OWNER) != bool(sources):
         raise InputError("an owner's token must name its sources, and only an owner's may")
-    if catalogue.one("SELECT 1 FROM tokens WHERE name = ?", name):
+    if catalogue.one("SELECT 1 FROM tokens WHERE name = ? AND hash <> ''", name):
         raise InputError(f"there is a token named {name!r} already; revoke it first")
     secret = secrets.token_urlsafe(32)
     row = (name, role, json.dumps(sorted(set(sources))), _hash(secret), now())
     with catalogue.transaction() as db:
-        db.execute("INSERT INTO tokens VALUES (?, ?, ?, ?, ?)", row)
+        db.execute("INSERT OR REPLACE INTO tokens VALUES (?, ?, ?, ?, ?)", row)
     return f"sg.{name}.{secret}"
 
 
 def list_tokens(catalogue: Catalogue) -> list[dict[str, object]]:
     """Every token's name, role, sources and date; no secret."""
-    rows = catalogue.all("SELECT name, role, sources, created FROM tokens ORDER BY name")
+    rows = catalogue.all("SELECT name, role, sources, created FROM tokens WHERE hash <> '' ORDER BY name")
     return [{"name": n, "role": r, "sources": json.loads(s), "created": c} for n, r, s, c in rows]
 
 
 def revoke_token(catalogue: Catalogue, name: str) -> None:
-    """Make a token worthless from the next request on."""
+    """Make a token worthless from the next request on. Its name is kept: without any, everybody would be let in."""
     with catalogue.transaction() as db:
-        if not db.execute("DELETE FROM tokens WHERE name = ?", (name,)).rowcount:
+        if not db.execute("UPDATE tokens SET hash = '' WHERE name = ? AND hash <> ''", (name,)).rowcount:
             raise InputError(f"there is no token named {name!r}")
 
 
@@ -84,12 +84,12 @@ def hash_of(catalogue: Catalogue, name: str) -> str:
 def caller_named(catalogue: Catalogue, name: str, hash: str) -> Caller | None:
     """Whose token this name and hash belong to; None once it was revoked, also if another was made under that name."""
     row = catalogue.one("SELECT role, sources, hash FROM tokens WHERE name = ?", name)
-    same = row is not None and hmac.compare_digest(row[2], hash)
+    same = row is not None and row[2] != "" and hmac.compare_digest(row[2], hash)
     return Caller(name, row[0], tuple(json.loads(row[1]))) if row and same else None
 
 
 def any_token(catalogue: Catalogue) -> bool:
-    """Whether this workspace has tokens at all."""
+    """Whether this workspace has, or ever had, tokens: from the first one on nobody is let in without."""
     return catalogue.one("SELECT 1 FROM tokens LIMIT 1") is not None
 
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from shardgraph.data.samples import Samples
 from shardgraph.errors import ConfigError
 from shardgraph.learn.adapters import Adapters
-from shardgraph.learn.group import own_numerics
+from shardgraph.learn.numerics import own_numerics
 from shardgraph.learn.optimiser import AdamW, cosine
 from shardgraph.learn.private.gradients import clip_weights
 from shardgraph.learn.private.learners import Learner, learner
