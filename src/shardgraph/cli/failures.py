@@ -52,11 +52,20 @@ def interrupted(state: str = GOES_ON) -> NoReturn:
 
 
 def _fail(as_json: bool, message: str, kind: str, more: dict[str, Any]) -> NoReturn:
-    if as_json:
-        print_json({"error": message, "kind": kind} | more)
-    else:
+    if not (as_json and _printed({"error": message, "kind": kind} | more)):
         say(f"error: {message}")
     raise typer.Exit(FAILED) from None
+
+
+def _printed(value: dict[str, Any]) -> bool:
+    """Print a failure as JSON; whether standard output took it."""
+    try:
+        print_json(value)
+    except BrokenPipeError:
+        raise  # Typer's own
+    except OSError:
+        return False
+    return True
 
 
 def _unexpected(error: Exception) -> str:
