@@ -92,6 +92,16 @@ class VerificationError(WorkspaceError):
     """What is on disk does not match what was certified."""
 
 
+def check_text(words: Iterable[str], name: str) -> None:
+    """Raise unless all of `words` can be written as UTF-8, which half of a surrogate pair cannot."""
+    try:
+        "".join(words).encode()
+    except UnicodeEncodeError as problem:
+        raise InputError(
+            f"{name} must be valid text, got {problem.object[problem.start]!r}, half a character"
+        ) from None
+
+
 def some(ids: Iterable[str], most: int = 3) -> str:
     """The first few ids, for a message: "'a', 'b', 'c' and 7 more"."""
     names = list(ids)

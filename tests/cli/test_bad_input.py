@@ -126,6 +126,35 @@ def test_bad_paths(ws: Path, tmp_path: Path):
     refused(ws, "predict", ws, saved(tmp_path), "--out", tmp_path / "p.xlsx")
 
 
+def test_an_empty_file_and_names_that_are_no_text(ws: Path, tmp_path: Path):
+    empty = tmp_path / "empty.npz"
+    empty.touch()
+    assert "whole .npz" in refused(ws, "add", ws, empty).err
+    assert "'ids' must be text in UTF-8" in refused(ws, "add", ws, saved(tmp_path, ids=np.array([b"\xff"] * 3))).err
+    half = saved(tmp_path, subjects=np.array(["s\ud800"] * 3))
+    assert "subjects must be valid text" in refused(ws, "add", ws, half).err
+    assert "valid text" in refused(ws, "forget", ws, "--sample", "s-001", "--reason", "\udcff").err
+
+
+def test_files_that_were_added_before_a_bad_one_are_named(ws: Path, tmp_path: Path, data: Path):
+    bad, more = saved(tmp_path, labels=None), data / "more.npz"
+    done = run("add", ws, more, bad, "--json")
+    assert done.code == 1 and done.json["kind"] == "InputError" and "'labels'" in done.json["error"]
+    assert f"10 samples of {more} were added and wait in the inbox; add {bad} again" in done.json["error"]
+    assert run("status", ws, "--json").json["waiting"] == 10
+    assert run("add", ws, saved(tmp_path)).code == 0
+    assert run("status", ws, "--json").json["waiting"] == 0
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+@pytest.mark.parametrize("flags", [("--json",), ()], ids=["json", "words"])
+def test_an_output_that_takes_nothing_is_one_line(ws: Path, flags: tuple[str, ...]):
+    words = [sys.executable, "-m", "shardgraph.cli.main", "status", str(ws), *flags]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 1 and done.stderr == "error: No space left on device: standard output\n"
+
+
 def test_a_place_to_write_to_that_is_not_there_is_found_before_the_work(ws: Path, tmp_path: Path):
     place = tmp_path / "nowhere"
     assert "nowhere does not" in refused(ws, "predict", ws, saved(tmp_path), "--out", place / "p.csv").err

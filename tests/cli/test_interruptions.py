@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -60,6 +61,33 @@ def test_a_terminal_is_asked_and_no_means_no(ws: Path):
     assert run("status", ws, "--json").json["requests"] == {}
 
 
+def test_ctrl_c_at_the_question_says_that_nothing_was_forgotten(ws: Path):
+    code, shown = _on_a_terminal(["forget", str(ws), "--sample", "s-001"], b"", interrupt_at=b"[y/N]")
+    assert code == 130 and b"nothing of it was forgotten" in shown and b"goes on" not in shown
+    assert run("status", ws, "--json").json["requests"] == {}
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "said", "requests"),
+    [
+        (shutil, "disk_usage", "nothing of it was forgotten", {}),  # looked at before anything changes
+        (os, "replace", "the next command goes on", {"done": 1}),  # files are rewritten from acceptance on
+    ],
+    ids=["before", "after"],
+)
+def test_ctrl_c_says_whether_the_request_was_accepted(
+    ws: Path, monkeypatch: pytest.MonkeyPatch, module: object, name: str, said: str, requests: dict
+):
+    def ctrl_c(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(module, name, ctrl_c)
+        done = run("forget", ws, "--sample", "s-001")
+    assert done.code == 130 and done.out == "" and said in done.err and len(done.err.splitlines()) == 1
+    assert run("status", ws, "--json").json["requests"] == requests
+
+
 def test_yes_is_not_asked_on_a_terminal(ws: Path):
     code, shown = _on_a_terminal(["forget", str(ws), "--sample", "s-001", "--yes"], b"")
     assert code == 0 and b"for good" not in shown and b"training" in shown  # the bar
@@ -77,16 +105,22 @@ def _interrupt_a_forget(ws: Path, sample: str) -> None:
         execute.accept(workspace._bench(), orders, instant=False)
 
 
-def _on_a_terminal(words: list[str], typed: bytes) -> tuple[int, bytes]:
-    """Run with standard input and error on a terminal; the exit code and what stood there."""
+def _on_a_terminal(words: list[str], typed: bytes, interrupt_at: bytes | None = None) -> tuple[int, bytes]:
+    """Run with standard input and error on a terminal, with a Ctrl-C at some words; the exit code and what it said."""
     ours, theirs = os.openpty()
     os.write(ours, typed)
-    process = subprocess.Popen([*SHARDGRAPH, *words], stdin=theirs, stdout=subprocess.DEVNULL, stderr=theirs)
+    heeded = lambda: signal.signal(signal.SIGINT, signal.default_int_handler)  # noqa: E731
+    process = subprocess.Popen(
+        [*SHARDGRAPH, *words], stdin=theirs, stdout=subprocess.DEVNULL, stderr=theirs, preexec_fn=heeded
+    )
     os.close(theirs)
     shown = b""
     try:
         while part := os.read(ours, 4096):
             shown += part
+            if interrupt_at is not None and interrupt_at in shown:
+                process.send_signal(signal.SIGINT)
+                interrupt_at = None
     except OSError:  # how Linux says that the other end is closed
         pass
     os.close(ours)

@@ -57,6 +57,16 @@ def test_a_report_of_withdrawn_groups_and_of_a_new_workspace(ws: Path, tmp_path:
     assert "not trained yet" in report(tmp_path / "new", tmp_path / "new.html")
 
 
+@pytest.mark.parametrize("labels", [["ant", "bee", "cat", "dog"], None], ids=["all", "all but those held out"])
+def test_a_report_of_a_workspace_that_forgot_everything(ws: Path, tmp_path: Path, labels: list[str] | None):
+    held = [str(i) for i, split in zip(arrays()["ids"], arrays()["split"], strict=True) if split == "train"]
+    flags = [("--label", label) for label in labels] if labels else [("--sample", name) for name in held]
+    assert run("forget", ws, *(word for flag in flags for word in flag)).code == 0
+    text = report(ws, tmp_path / "report.html")
+    assert "Nothing is left" in text and "Certificate 1" in text and "The shard graph" not in text
+    assert Page(text).open == []
+
+
 @pytest.mark.parametrize("edges", [[], [["a<b>", "web"], ["bob", "web"]]], ids=["cards", "a wheel"])
 def test_names_are_escaped_and_both_drawings_are_drawn(edges: list, tmp_path: Path):
     data = arrays()

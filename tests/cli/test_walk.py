@@ -127,6 +127,10 @@ def test_a_certificate_can_be_checked_with_the_public_key_alone(ws: Path, tmp_pa
     assert run("verify-certificate", alone, "--public-key", "00" * 32).code == 1
     alone.write_text(alone.read_text().replace('"missing": 0', '"missing": 1'))
     assert run(*check).code == 1
+    for value in (float("nan"), "\ud800"):
+        alone.write_text(json.dumps(json.loads(alone.read_text()) | {"number": value}))
+        assert (refused := run(*check, "--json")).code == 1 and refused.json["kind"] == "DamagedFile"
+    assert run("verify-certificate", alone, "--public-key", "00" * 32, "--json").json["kind"] == "VerificationError"
 
 
 def test_other_topologies_and_recipes(tmp_path: Path, data: Path):

@@ -119,3 +119,9 @@ def test_equal_content_has_equal_ids_and_embeddings(backbone, records, tmp_path)
 def test_a_record_must_have_an_id_a_label_and_a_split_we_know(fields):
     with pytest.raises(InputError, match="must"):
         Record(**({"id": "i", "label": "l", "payload": b""} | fields))
+
+
+@pytest.mark.parametrize("name", ["id", "label", "source", "subject", "payload"])
+def test_a_record_in_half_characters_is_refused(name):
+    with pytest.raises(InputError, match="must be valid text"):
+        Record(**{"id": "a", "label": "x", "payload": "a text", name: "a\ud800"})

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shardgraph.data.samples import check, concatenate
+from shardgraph.data.samples import check, concatenate, from_arrays
 from shardgraph.errors import DuplicateSample, InputError
 from tests.strategies import embed, many, rows
 
@@ -59,7 +59,9 @@ IDS = embed(many(4)).ids
 BAD = {
     "an id twice": (lambda: spoiled(ids=(*IDS[:3], IDS[0])), "more than once", IDS[:1]),
     "an empty id": (lambda: spoiled(ids=(*IDS[:3], "")), "id that is not empty", ()),
+    "empty ids": (lambda: spoiled(ids=("", "", "", "")), "id that is not empty", ()),
     "an id that is no text": (lambda: spoiled(ids=(*IDS[:3], "\ud800")), "valid text", ()),
+    "a subject that is no text": (lambda: spoiled(subjects=("", "", "", "s\ud800")), "subjects must be valid text", ()),
     "an empty label": (lambda: spoiled(labels=("a", "", "a", "a")), "label that is not empty", ()),
     "an unknown split": (lambda: spoiled(splits=("train", "dev", "train", "train")), "'dev'", ()),
     "a sample without tokens": (
@@ -82,6 +84,23 @@ def test_what_cannot_be_learned_from_is_named(case):
     with pytest.raises(InputError, match=message) as caught:
         check(make())
     assert caught.value.ids == tuple(ids)
+
+
+def test_an_id_that_comes_often_is_named_once():
+    with pytest.raises(DuplicateSample, match="got 'a' more than once") as caught:
+        check(spoiled(ids=("a", "a", "a", "b")))
+    assert caught.value.ids == ("a",)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(("dtype", "factor"), [("float16", 1e6), ("float32", 1e60)])
+def test_finite_numbers_that_need_a_wider_type_are_called_that(dtype, factor):
+    X = np.ones((2, 3), np.float64) * factor
+    with pytest.raises(InputError, match=f"must fit {dtype}, got 1e"):
+        from_arrays(X, ["a", "b"], dtype=dtype)
+    X[0, 0] = np.nan
+    with pytest.raises(InputError, match="NaN or infinity"):
+        check(from_arrays(X, ["a", "b"], dtype=dtype))
 
 
 def test_an_id_twice_is_an_error_of_its_own():

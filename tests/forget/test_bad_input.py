@@ -47,6 +47,15 @@ def sample(name, **changes):
     return replace(embed([Row(name, "ant")]), **changes)
 
 
+@pytest.mark.parametrize("kind", ["samples", "sources", "subjects", "shards", "labels", "reason"])
+def test_a_request_in_half_characters_is_refused_before_anything_is_written(trained, kind):
+    before = state(trained)
+    named = {"samples": (ROWS[0].id,)} | {kind: "\ud800" if kind == "reason" else (ROWS[0].id, "a\ud800")}
+    with pytest.raises(InputError, match=f"the {kind} of a request must be valid text"):
+        trained.forget(ForgetRequest(**named))
+    assert state(trained) == before
+
+
 # What comes in
 
 NAN = np.full((1, 8), np.nan, np.float16)
@@ -55,7 +64,7 @@ BAD_SAMPLES = {
     "infinity in features": (lambda: sample("x", features=np.full((1, 8), np.inf, np.float32)), "'x'"),
     "too large for half precision": (
         lambda: replace(sample("x"), tokens=embed([Row("x", "ant")]).tokens.astype("f8") * 1e9),
-        "'x'",
+        "must fit float16",
     ),
     "tokens of other width": (lambda: embed([Row("x", "ant")], dim=6), r"\(8, 8\) dimensions, got \(6, 6\)"),
     "features of other width": (lambda: sample("x", features=np.ones((1, 5), np.float32)), r"got \(8, 5\)"),

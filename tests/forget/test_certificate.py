@@ -163,3 +163,21 @@ def test_forgotten_again_after_a_return_gives_the_newer_certificate(trained):
     assert first.model_digest == second.model_digest
     assert first.entries != second.entries
     assert trained.forget(one) == second
+
+
+@pytest.mark.parametrize(
+    ("forged", "error"),
+    [
+        ({"missing": float("nan")}, DamagedFile),
+        ({"privacy": {"alpha": float("inf")}}, DamagedFile),
+        ({"number": "\ud800"}, DamagedFile),
+        ({"signature": "\ud800"}, VerificationError),
+        ({"signature": 7}, VerificationError),
+    ],
+    ids=["NaN", "infinity", "half a character", "half a character as signature", "a number as signature"],
+)
+def test_a_forged_file_that_no_certificate_can_be_is_refused(trained, tmp_path, forged, error):
+    file = tmp_path / "forged.json"
+    file.write_text(json.dumps(trained.forget(ASKED).to_json() | forged))
+    with pytest.raises(error):
+        check_certificate(Certificate.load(file), trained.secrets.public)

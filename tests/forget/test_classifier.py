@@ -86,6 +86,7 @@ BAD = {
     "too few ids": (lambda X, y, ids: SafeClassifier().fit(X, y, ids=ids[:3]), InputError, "3 ids"),
     "too few sources": (lambda X, y, ids: SafeClassifier().fit(X, y, ids=ids, sources=["a"]), InputError, "sources"),
     "NaN": (lambda X, y, ids: SafeClassifier().fit(X * np.nan, y, ids=ids), InputError, "NaN"),
+    "too large": (lambda X, y, ids: SafeClassifier().fit(X * 1e6, y, ids=ids), InputError, "must fit float16"),
     "no tokens": (lambda X, y, ids: SafeClassifier().fit(X[:, None][:, :0], y, ids=ids), InputError, "one token"),
     "an id twice": (lambda X, y, ids: SafeClassifier().fit(X, y, ids=[*ids[:79], ids[0]]), DuplicateSample, "once"),
     "too many cliques": (lambda X, y, ids: SafeClassifier(1, 9).fit(X, y, ids=ids), GraphError, "9 for 4"),

@@ -47,12 +47,27 @@ def test_the_figures_by_hand(create):
 
 def test_what_disappears_is_said(create):
     workspace = create()
-    workspace.add(embed([*many(8), Row("only eel", "eel", "dan"), Row("test eel", "eel", "dan", split="test")]))
+    dans = [Row("only eel", "eel", "dan"), Row("an ant", "ant", "dan"), Row("test eel", "eel", "dan", split="test")]
+    workspace.add(embed([*many(8), *dans]))
     workspace.train(BySource(), QUICK)
-    plan = workspace.plan(ForgetRequest(samples=("only eel",)))
+    plan = workspace.plan(ForgetRequest(samples=("only eel", "an ant")))
     assert (plan.classes, plan.sources, plan.vanishing) == (("eel",), ("dan",), ("dan",))
     workspace.forget(plan)
     assert "eel" not in workspace.model().classes
+
+
+def test_a_group_that_never_learned_is_neither_rebuilt_nor_vanishes(create):
+    """A source with one class has nothing to compare it with: no adapter was ever trained for it."""
+    workspace = create()
+    workspace.add(embed([*many(8), Row("one eel", "eel", "dan"), Row("other eel", "eel", "dan")]))
+    workspace.train(BySource(), QUICK)
+    for samples in (("one eel",), ("one eel", "other eel")):
+        plan = workspace.plan(ForgetRequest(samples=samples))
+        figures = plan.to_json()
+        assert (plan.groups, plan.vanishing) == ((), ())
+        assert (figures["groups_to_rebuild"], figures["groups_that_vanish"]) == (0, 0)
+    workspace.forget(plan)
+    assert workspace.verify(full=True).ok
 
 
 @pytest.mark.parametrize("topology", [Bilevel(2, 2), BySource(safe=("web",)), RING], ids=lambda t: t.kind)

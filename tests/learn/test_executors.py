@@ -1,5 +1,8 @@
 """One contract over every executor: the bytes of train_group, whoever runs it and in whatever company."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -163,6 +166,17 @@ def test_a_cluster_whose_gpus_torch_cannot_use_is_refused_and_its_cores_are_used
         assert numerics == fingerprint()
         assert [result.name for result in RayExecutor(cluster, numerics).run([task])] == [task.name]
         cluster.close()
+
+
+def test_a_worker_whose_parent_was_killed_ends_in_silence():
+    """Its answers go into a pipe that nobody reads any more."""
+    unread, written = os.pipe()
+    command = [sys.executable, "-m", "shardgraph.learn.executors.worker"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=written, stderr=subprocess.PIPE, text=True) as worker:
+        os.close(written)
+        os.close(unread)
+        _, said = worker.communicate("{}\n", timeout=60)
+    assert said == "" and worker.returncode == 1
 
 
 def test_many_groups_get_processes_and_a_few_do_not(files, tmp_path):

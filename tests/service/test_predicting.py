@@ -101,8 +101,17 @@ def bomb():
 
 @pytest.mark.parametrize(
     "raw",
-    [b"", b"PK", b"PK\3\4 and no more", b"\0" * 8, b"\xff" * 100, npz(features=np.array([["a"]])), npz(x=np.zeros(3))],
-    ids=["empty", "two", "torn", "zeros", "noise", "strings", "nothing"],
+    [
+        b"",
+        b"PK",
+        b"PK\3\4 and no more",
+        b"\0" * 8,
+        b"\xff" * 100,
+        npz(features=np.array([["a"]])),
+        npz(x=np.zeros(3)),
+        npz(features=np.ones((1, 8)), ids=np.array([b"\xff"])),
+    ],
+    ids=["empty", "two", "torn", "zeros", "noise", "strings", "nothing", "an id"],
 )
 def test_array_files_that_make_no_sense_are_refused(predictor, raw):
     assert predictor("POST", "/predictions/arrays", content=raw).status_code == 422

@@ -3,7 +3,7 @@
 0    done (also: forgotten already)
 1    it could not be done; the message says what was asked, what was found and what to do
 2    the command line makes no sense
-130  Ctrl-C; the next command goes on where this one stopped
+130  Ctrl-C; the next command goes on where this one stopped, and a forget says whether it was accepted
 """
 
 import os
@@ -17,6 +17,8 @@ from shardgraph.cli.output import print_json, say
 from shardgraph.errors import ShardgraphError
 
 FAILED, INTERRUPTED = 1, 130
+GOES_ON = "nothing is lost, the next command goes on where this one stopped"
+NOT_ACCEPTED = "the request was not accepted, nothing of it was forgotten: ask again to forget it"
 DEBUG = "SHARDGRAPH_DEBUG"
 
 
@@ -43,18 +45,27 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-def interrupted() -> NoReturn:
-    """End after a Ctrl-C."""
-    say("interrupted: nothing is lost, the next command goes on where this one stopped")
+def interrupted(state: str = GOES_ON) -> NoReturn:
+    """End after a Ctrl-C, saying in which state it left things."""
+    say(f"interrupted: {state}")
     raise typer.Exit(INTERRUPTED) from None
 
 
 def _fail(as_json: bool, message: str, kind: str, more: dict[str, Any]) -> NoReturn:
-    if as_json:
-        print_json({"error": message, "kind": kind} | more)
-    else:
+    if not (as_json and _printed({"error": message, "kind": kind} | more)):
         say(f"error: {message}")
     raise typer.Exit(FAILED) from None
+
+
+def _printed(value: dict[str, Any]) -> bool:
+    """Print a failure as JSON; whether standard output took it."""
+    try:
+        print_json(value)
+    except BrokenPipeError:
+        raise  # Typer's own
+    except OSError:
+        return False
+    return True
 
 
 def _unexpected(error: Exception) -> str:

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 import shardgraph
+from shardgraph.cli.failures import GOES_ON, NOT_ACCEPTED, interrupted
 from shardgraph.cli.granting import preview
 from shardgraph.cli.opening import opened
 from shardgraph.cli.options import (
@@ -84,18 +85,26 @@ def forget(
     as_json: Json = False,
 ) -> None:
     """Forget samples and print the certificate's number; it says which guarantee holds."""
-    request = request_of(sample, source, subject, shard, label, from_file, reason)
-    with opened(workspace, on) as ws:
-        orders = ws.plan(ws.with_twins(request, threshold) if with_twins else request)
-        if orders.rows and not yes:
-            _confirm(orders)
-        start = time.monotonic()
-        certificate = ws.forget(orders, instant=instant)
-        seconds = time.monotonic() - start
-        ids = [row.id for row in orders.rows] or list(request.samples)
-        nonces = {name: nonce for name, nonce in ws.nonces(certificate.number, ids).items()
-                  if shardgraph.opens(certificate, name, nonce)}  # fmt: skip
-        path = ws.certificate_path(certificate.number)
+    accepted = False
+    try:
+        request = request_of(sample, source, subject, shard, label, from_file, reason)
+        with opened(workspace, on) as ws:
+            orders = ws.plan(ws.with_twins(request, threshold) if with_twins else request)
+            if orders.rows and not yes:
+                _confirm(orders)
+            start = time.monotonic()
+            try:
+                certificate = ws.forget(orders, instant=instant)
+            except KeyboardInterrupt:
+                accepted = _accepted(ws, orders)
+                raise
+            accepted, seconds = True, time.monotonic() - start
+            ids = [row.id for row in orders.rows] or list(request.samples)
+            nonces = {name: nonce for name, nonce in ws.nonces(certificate.number, ids).items()
+                      if shardgraph.opens(certificate, name, nonce)}  # fmt: skip
+            path = ws.certificate_path(certificate.number)
+    except (KeyboardInterrupt, typer.Abort):
+        interrupted(GOES_ON if accepted else NOT_ACCEPTED)
     facts = {
         "certificate": certificate.number,
         "certificate_file": str(path),
@@ -181,6 +190,12 @@ def _confirm(orders: "shardgraph.ForgetPlan") -> None:
     if not typer.confirm(f"Forget {len(orders.rows)} samples for good ({share})?", err=True):
         say("nothing was forgotten")
         raise typer.Exit(1)
+
+
+def _accepted(ws: "shardgraph.Workspace", orders: "shardgraph.ForgetPlan") -> bool:
+    """Whether the samples have left, or wait in a service's queue: either is kept in one transaction."""
+    queued = {sample for (sample,) in ws.catalogue.all("SELECT id FROM withheld")}
+    return ws.catalogue.known(row.id for row in orders.rows) <= queued
 
 
 def _report(facts: dict[str, Any]) -> None:

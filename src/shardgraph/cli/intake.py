@@ -1,6 +1,7 @@
 """`init` and `add`: a new workspace, and samples for it."""
 
 import secrets
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,7 +11,7 @@ import shardgraph
 from shardgraph.cli.opening import opened
 from shardgraph.cli.options import ANYWHERE, Columns, Json, Machines, Where, lines
 from shardgraph.cli.output import print_facts, print_json, say
-from shardgraph.errors import InputError
+from shardgraph.errors import InputError, ShardgraphError
 
 SHOWN = 20  # unreadable samples on a terminal
 
@@ -95,14 +96,26 @@ def add(
 
     added, bad = 0, dict[str, str]()
     with opened(workspace, on) as ws:
-        for path in paths:
-            count, unread = add_path(ws, path, column or (), allow_return=allow_return, skip_bad=skip_bad)
+        for i, path in enumerate(paths):
+            try:
+                count, unread = add_path(ws, path, column or (), allow_return=allow_return, skip_bad=skip_bad)
+            except ShardgraphError as error:
+                if not i:
+                    raise
+                raise _after(error, added, paths[:i], paths[i:]) from error
             added, bad = added + count, bad | unread
         if ws.config.trained and not wait:
             ws.train()
         status = ws.status()
     facts = {"added": added, "skipped": bad} | {key: status[key] for key in ("waiting", "samples", "model_digest")}
     print_json(facts) if as_json else _report(facts)
+
+
+def _after(error: ShardgraphError, added: int, before: Sequence[Path], rest: Sequence[Path]) -> ShardgraphError:
+    """The error, with what was added before it and what is to be added again."""
+    done, left = (" ".join(str(path) for path in paths) for paths in (before, rest))
+    words = f"{added} samples of {done} were added and wait in the inbox; add {left} again, without {done}"
+    return type(error)(f"{error}; {words}", error.ids)
 
 
 def _report(facts: dict[str, Any]) -> None:

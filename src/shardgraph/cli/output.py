@@ -2,7 +2,8 @@
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
@@ -14,7 +15,8 @@ PIPE_WIDTH = 120  # where there is no terminal, so that a digest stays on its li
 
 def print_json(value: Any) -> None:
     """One JSON object on a line of its own."""
-    print(json.dumps(value, ensure_ascii=False, default=str), flush=True)
+    with _to_standard_output():
+        print(json.dumps(value, ensure_ascii=False, default=str), flush=True)
 
 
 def say(text: str) -> None:
@@ -42,8 +44,19 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[obje
 
 def _print(title: str, table: Table) -> None:
     out = console()
-    out.print(Text(title, style="bold"))
-    out.print(table)
+    with _to_standard_output():
+        out.print(Text(title, style="bold"))
+        out.print(table)
+
+
+@contextmanager
+def _to_standard_output() -> Iterator[None]:
+    """Let an error say that it is standard output that cannot be written, not a file."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = "standard output"
+        raise
 
 
 def console(*, stderr: bool = False) -> Console:

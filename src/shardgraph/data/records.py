@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shardgraph.data.samples import TEST, TRAIN
-from shardgraph.errors import InputError
+from shardgraph.errors import InputError, check_text
 
 IMAGE, TEXT, EMBEDDING = "image", "text", "embedding"
 
@@ -36,6 +36,10 @@ class Record:
             raise InputError(f"every sample must have a label that is not empty, {self.id!r} has none", [self.id])
         if self.split not in (TRAIN, TEST):
             raise InputError(f"split must be 'train' or 'test', got {self.split!r} for {self.id!r}", [self.id])
+        for name in ("id", "label", "source", "subject"):
+            check_text((getattr(self, name),), f"the {name} of a sample")
+        if isinstance(self.payload, str):
+            check_text((self.payload,), "a text")
 
 
 def content(payload: Payload) -> bytes:

@@ -1,12 +1,13 @@
 """Samples: a batch of embedded samples in columns, the currency between readers, stores and training."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from shardgraph.errors import DuplicateSample, InputError, some
+from shardgraph.errors import DuplicateSample, InputError, check_text, some
 
 TRAIN, TEST = "train", "test"
 
@@ -94,13 +95,23 @@ def from_arrays(
     return Samples(
         ids=keys,
         labels=names,
-        tokens=tokens.reshape(n * t, d).astype(dtype),
+        tokens=cast(tokens.reshape(n * t, d), dtype, "tokens"),
         offsets=np.arange(n + 1, dtype=np.int64) * t,
-        features=np.ascontiguousarray(features, np.float32),
+        features=cast(features, "float32", "features"),
         sources=columns[0],
         subjects=columns[1],
         splits=columns[2],
     )
+
+
+def cast(array: np.ndarray, dtype: str, name: str) -> np.ndarray:
+    """The array as `dtype`; a finite number that only fits a wider type is an error, not infinity."""
+    with np.errstate(over="ignore"):
+        found = np.ascontiguousarray(array, dtype=dtype)
+    if not np.isfinite(found).all() and np.isfinite(wide := np.asarray(array, np.float64)).all():
+        most = float(np.abs(wide).max())
+        raise InputError(f"'{name}' must fit {dtype}, got {most:.6g}: scale them, or ask for a wider dtype")
+    return found
 
 
 def concatenate(parts: Iterable[Samples]) -> Samples:
@@ -128,14 +139,12 @@ def concatenate(parts: Iterable[Samples]) -> Samples:
 def check(samples: Samples) -> Samples:
     """The samples, if they can be learned from; otherwise an error that names the first that cannot."""
     _check_shapes(samples)
-    seen: set[str] = set()
-    twice = [i for i in samples.ids if i in seen or seen.add(i)]  # type: ignore[func-returns-value]
-    if twice:
-        raise DuplicateSample(f"ids must be unique, got {some(twice)} more than once", twice)
     if any(not i for i in samples.ids):
         raise InputError("every sample must have an id that is not empty")
-    if any("\ud800" <= letter <= "\udfff" for letter in "".join((*samples.ids, *samples.labels, *samples.sources))):
-        raise InputError("ids, labels and sources must be valid text, got half of a surrogate pair")
+    if twice := [i for i, times in Counter(samples.ids).items() if times > 1]:
+        raise DuplicateSample(f"ids must be unique, got {some(twice)} more than once", twice)
+    for name in ("ids", "labels", "sources", "subjects"):
+        check_text(getattr(samples, name), name)
     if any(not label for label in samples.labels):
         raise InputError("every sample must have a label that is not empty")
     odd = sorted(set(samples.splits) - {TRAIN, TEST})

@@ -42,7 +42,7 @@ class Certificate:
 
     def message(self) -> bytes:
         """What is signed: everything but the signature."""
-        return canonical_json({k: v for k, v in self.to_json().items() if k != "signature"})
+        return self._written({k: v for k, v in self.to_json().items() if k != "signature"})
 
     def signed(self, secrets: Secrets) -> "Certificate":
         """The certificate with its signature."""
@@ -55,7 +55,16 @@ class Certificate:
 
     @property
     def digest(self) -> str:
-        return digest("certificate", canonical_json(self.to_json()))
+        return digest("certificate", self._written(self.to_json()))
+
+    def _written(self, value: dict[str, Any]) -> bytes:
+        try:
+            return canonical_json(value)
+        except ValueError as error:  # which a file can hold and no certificate
+            number = f"certificate {self.number!r}"
+            raise DamagedFile(
+                f"{number} must hold numbers and valid text, got NaN, infinity or half a character"
+            ) from error
 
     @classmethod
     def load(cls, path: Path) -> "Certificate":
@@ -100,7 +109,7 @@ def issue(root: Path, secrets: Secrets, draft: dict[str, Any]) -> Certificate:
 def check_certificate(certificate: Certificate, public_key: str) -> None:
     """Raise unless the certificate was signed with this key and is as it was signed."""
     if certificate.public_key != public_key:
-        raise VerificationError(f"certificate {certificate.number} was signed with another key")
+        raise VerificationError(f"certificate {certificate.number!r} was signed with another key")
     check_signature(public_key, certificate.message(), certificate.signature)
 
 

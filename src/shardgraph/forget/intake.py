@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from shardgraph.data.files import check_room
-from shardgraph.data.samples import TEST, TRAIN, Samples, check
+from shardgraph.data.samples import TEST, TRAIN, Samples, cast, check
 from shardgraph.data.store import Store, shard_unit, test_unit
 from shardgraph.errors import ConfigError, DuplicateSample, ForgottenSample, InputError, some
 from shardgraph.forget.config import Config
@@ -23,7 +23,7 @@ def admit(
     samples: Samples, store: Store, config: Config, secrets: Secrets, *, allow_return: bool
 ) -> tuple[Samples, int]:
     """The samples as they are stored, if all of them may come in, and how many come back after a forget."""
-    tokens, features = samples.tokens.astype(config.dtype, copy=False), samples.features.astype("float32", copy=False)
+    tokens, features = cast(samples.tokens, config.dtype, "tokens"), cast(samples.features, "float32", "features")
     samples = check(replace(samples, tokens=tokens, features=features))
     dims = (samples.tokens.shape[1], samples.features.shape[1])
     if config.dims not in (None, dims):

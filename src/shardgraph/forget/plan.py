@@ -21,7 +21,7 @@ Held = Mapping[str, Counter[str]]  # how many samples of each label every file h
 
 @dataclass(frozen=True)
 class ForgetPlan:
-    """Orders for a forget. `rows` leave; `groups` saw them and are withdrawn, then rebuilt if anything is left."""
+    """Orders for a forget. `rows` leave; `groups` learned from them: withdrawn, then rebuilt if anything is left."""
 
     request: ForgetRequest
     rows: tuple[Row, ...]
@@ -59,14 +59,16 @@ def plan(store: Store, config: Config, secrets: Secrets, request: ForgetRequest)
     held = {unit: Counter(labels) for unit, labels in store.catalogue.unit_labels().items()}
     left = _left(held, rows)
     affected, charges, spending = _reached(store, config, held, left, rows)
-    rebuilt = [group for group in affected if _learns(group, left)]
+    built = {name.removeprefix("group:") for (name,) in store.catalogue.all("SELECT name FROM built")}
+    learned = [group for group in affected if _learns(group, held) or group.name in built]
+    rebuilt = [group for group in learned if _learns(group, left)]
     revisited = {unit for group in rebuilt for unit in map(shard_unit, _read(group)) if unit in left}
     samples, whole = _training(left, revisited), _training(held, held)
     return ForgetPlan(
         request=request,
         rows=rows,
-        groups=tuple(sorted(group.name for group in affected)),
-        vanishing=tuple(group.name for group in affected if group not in rebuilt),
+        groups=tuple(sorted(group.name for group in learned)),
+        vanishing=tuple(group.name for group in learned if group not in rebuilt),
         adapters=sum(len(_labels(group.members, left)) for group in rebuilt),
         revisited=samples,
         share=samples / whole if whole else 0.0,

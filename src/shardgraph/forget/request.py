@@ -3,12 +3,15 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from shardgraph.errors import check_text
+
 KINDS = {
     "samples": "id",
     "sources": "source",
     "subjects": "subject",
     "labels": "label",
 }  # to catalogue columns
+NAMED = ("samples", "sources", "subjects", "shards", "labels")
 
 
 @dataclass(frozen=True)
@@ -22,10 +25,14 @@ class ForgetRequest:
     labels: tuple[str, ...] = ()
     reason: str = ""
 
+    def __post_init__(self) -> None:
+        for kind in NAMED:
+            check_text(getattr(self, kind), f"the {kind} of a request")
+        check_text((self.reason,), "the reason of a request")
+
     def selectors(self) -> list[tuple[str, str]]:
         """Every (kind, name) that was asked for, once each."""
-        kinds = ("samples", "sources", "subjects", "shards", "labels")
-        return sorted({(kind, name) for kind in kinds for name in getattr(self, kind)})
+        return sorted({(kind, name) for kind in NAMED for name in getattr(self, kind)})
 
     def to_json(self) -> dict[str, Any]:
         """The request as a plain dict."""

@@ -74,7 +74,7 @@ def check_signature(public: str, message: bytes, signature: str) -> None:
     try:
         key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(public))
         key.verify(bytes.fromhex(signature), message)
-    except (InvalidSignature, ValueError):
+    except (InvalidSignature, ValueError, TypeError):
         raise VerificationError("the certificate's signature is not that of this public key") from None
 
 

@@ -82,6 +82,8 @@ def test_safetensors_reads_strings_and_class_names_from_its_metadata(tmp_path):
         ({"tokens": TOKENS, "labels": LABELS, "mask": MASK * 0}, "at least one token"),
         ({"tokens": TOKENS.astype(int), "labels": LABELS}, "must hold floats"),
         ({"tokens": TOKENS, "labels": TOKENS[:, 0, 0]}, "integers or strings"),
+        ({"tokens": TOKENS, "labels": LABELS, "ids": np.array([b"\xff%d" % i for i in range(6)])}, "'ids' .* UTF-8"),
+        ({"tokens": TOKENS, "labels": LABELS, "subjects": np.array(["s\ud800"] * 6)}, "subjects must be valid text"),
         ({"tokens": TOKENS, "labels": LABELS.astype(object)}, "is pickled and is not loaded"),
         ({"tokens": TOKENS, "labels": np.arange(6), "classes": LABELS[:2]}, "must be below 2"),
     ],
@@ -96,9 +98,17 @@ def test_equal_rows_without_ids_are_reported_as_one_id_given_twice(npz):
         read_arrays(npz(tokens=TOKENS[[0, 0]], labels=LABELS[:2]))
 
 
-@pytest.mark.parametrize("name", ["missing.npz", "torn.npz", "torn.safetensors", "odd.bin"])
+def test_an_ending_may_be_in_capitals(npz, tmp_path):
+    path = npz(tokens=TOKENS, labels=LABELS).rename(tmp_path / "D.NPZ")
+    save_file({"tokens": torch.from_numpy(TOKENS), "labels": torch.arange(6)}, tmp_path / "D.SAFETENSORS")
+    assert len(read_arrays(path)) == len(read_arrays(tmp_path / "D.SAFETENSORS")) == 6
+
+
+@pytest.mark.parametrize(
+    "name", ["missing.npz", "empty.npz", "empty.safetensors", "torn.npz", "torn.safetensors", "odd.bin"]
+)
 def test_files_that_are_no_arrays_are_refused(tmp_path, name):
     if not name.startswith("missing"):
-        (tmp_path / name).write_bytes(b"PK\x03\x04 not really")
+        (tmp_path / name).write_bytes(b"" if name.startswith("empty") else b"PK\x03\x04 not really")
     with pytest.raises(InputError):
         read_arrays(tmp_path / name)

@@ -41,6 +41,13 @@ def test_sources_and_splits_may_be_folders(tmp_path):
     assert [(r.split, r.source) for r in read(tmp_path / "c")] == [("test", "web"), ("train", "web")]
 
 
+def test_names_that_are_no_text_are_refused(tmp_path):
+    put(tmp_path, "cat/1.png")
+    (tmp_path / "cat" / "1.png").rename(tmp_path / "cat" / "\udcff.png")  # how Python spells the byte ff
+    with pytest.raises(InputError, match="valid text"):
+        read(tmp_path)
+
+
 @pytest.mark.parametrize(
     ("names", "message"),
     [

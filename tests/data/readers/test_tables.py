@@ -155,3 +155,20 @@ def test_paths_that_are_nothing_we_know_are_refused(tmp_path, parquet):
             list(read(tmp_path / name))
     with pytest.raises(InputError, match="column names are for tables"):
         read(tmp_path, Columns(id="x"))
+
+
+def test_a_cell_that_is_too_long_is_called_that(csv):
+    path = csv('text,label\n"' + "x" * 200_000 + '",cat\n')
+    with pytest.raises(InputError, match="a cell of more than 131,072 characters"):
+        list(read(path))
+
+
+@pytest.mark.parametrize("header", ["text,label,label", "text,text,label", "id,text,label,id"])
+def test_a_column_that_is_there_twice_is_refused(csv, header):
+    path = csv(f"{header}\n{','.join('abcd'[: header.count(',') + 1])}\n")
+    with pytest.raises(InputError, match="once"):
+        read(path)
+
+
+def test_a_column_that_is_not_read_may_be_there_twice(csv):
+    assert [record.label for record in read(csv("text,label,note,note\na,cat,x,y\n"))] == ["cat"]

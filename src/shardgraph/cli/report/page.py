@@ -53,7 +53,7 @@ def _figures(figures: Sequence[tuple[str, str]]) -> str:
 
 
 def _graph(content: Content) -> str:
-    if content.portrait is None:
+    if content.portrait is None or not content.portrait.shards:
         return ""
     drawing = draw(content.portrait, content.touched)
     side = f'<p class="soft">{escape(content.drawing_words)}</p>{_legend(content)}'

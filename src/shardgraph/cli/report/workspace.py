@@ -14,8 +14,8 @@ def described(ws: "shardgraph.Workspace", name: str) -> Content:
     status = ws.status()
     if not status["trained"]:
         return Content(title=name, lead="This workspace was not trained yet.", figures=_figures(status, None))
-    found = ws.evaluate() if ws.held_out() is not None else None
     portrait = ws.portrait()
+    found = ws.evaluate() if portrait.shards and ws.held_out() is not None else None
     last = ws.last_certificate()
     return Content(
         title=name,
@@ -34,6 +34,8 @@ def described(ws: "shardgraph.Workspace", name: str) -> Content:
 
 
 def _lead(status: dict[str, Any]) -> str:
+    if not status["samples"]["train"]:
+        return "Nothing is left: every sample that was learned from is forgotten, and no group is served."
     missing = status["groups"]["missing"]
     if missing:
         what = "1 group is withdrawn and waits" if missing == 1 else f"{missing} groups are withdrawn and wait"

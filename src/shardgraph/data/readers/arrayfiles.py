@@ -11,6 +11,7 @@ import numpy as np
 from shardgraph.errors import InputError
 
 NAMES = ("tokens", "features", "mask", "labels", "ids", "sources", "subjects", "splits", "classes")
+_TORN = (OSError, EOFError, zipfile.BadZipFile, zlib.error, ValueError, AttributeError, NotImplementedError)
 _SINGULAR = {"label": "labels", "id": "ids", "source": "sources", "subject": "subjects", "split": "splits"}
 
 
@@ -18,9 +19,9 @@ def load_arrays(path: Path) -> dict[str, np.ndarray]:
     """The arrays of a file under the names we know; others are left alone."""
     if not path.is_file():
         raise InputError(f"an array file must exist, '{path}' does not")
-    if path.suffix == ".npz":
+    if path.suffix.lower() == ".npz":
         return _load_npz(path, path.name)
-    if path.suffix == ".safetensors":
+    if path.suffix.lower() == ".safetensors":
         return _load_safetensors(path)
     raise InputError(f"arrays must be in .npz or .safetensors files, got '{path.name}'")
 
@@ -50,7 +51,7 @@ def _load_npz(path: Path | io.BytesIO, called: str) -> dict[str, np.ndarray]:
             for key in file.files:
                 if _name(key) in NAMES:
                     arrays[_name(key)] = _plain(file, key, called)
-    except (OSError, zipfile.BadZipFile, zlib.error, ValueError, AttributeError, NotImplementedError) as problem:
+    except _TORN as problem:
         if isinstance(problem, InputError):
             raise
         raise InputError(f"'{called}' must be a whole .npz file, got {problem}") from problem

@@ -23,7 +23,7 @@ import numpy as np
 from shardgraph.data.readers.arrayfiles import load_arrays
 from shardgraph.data.readers.base import Reader
 from shardgraph.data.records import EMBEDDING
-from shardgraph.data.samples import TRAIN, Samples, check
+from shardgraph.data.samples import TRAIN, Samples, cast, check
 from shardgraph.digest import digest
 from shardgraph.errors import InputError
 
@@ -106,9 +106,9 @@ def _samples(arrays: Mapping[str, np.ndarray], rows: slice, dtype: str) -> Sampl
     return Samples(
         ids=_strings(part, "ids") or tuple(_row_id(part, i) for i in range(n)),
         labels=_labels(part),
-        tokens=_cast(np.concatenate(tokens), dtype, "tokens"),
+        tokens=cast(np.concatenate(tokens), dtype, "tokens"),
         offsets=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
-        features=_cast(features, "float32", "features"),
+        features=cast(features, "float32", "features"),
         sources=_strings(part, "sources"),
         subjects=_strings(part, "subjects"),
         splits=_strings(part, "splits") or (TRAIN,) * n,
@@ -129,16 +129,6 @@ def _mean(tokens: np.ndarray) -> np.ndarray:
     return total / max(len(tokens), 1)
 
 
-def _cast(array: np.ndarray, dtype: str, name: str) -> np.ndarray:
-    """The array as `dtype`; a finite number that only fits a wider type is an error, not infinity."""
-    with np.errstate(over="ignore"):
-        cast = np.ascontiguousarray(array, dtype=dtype)
-    if np.isfinite(array).all() and not np.isfinite(cast).all():
-        most = float(np.abs(array).max())
-        raise InputError(f"'{name}' must fit {dtype}, got {most:.6g}: scale them, or ask for a wider dtype")
-    return cast
-
-
 def _labels(part: Mapping[str, np.ndarray]) -> tuple[str, ...]:
     labels = part["labels"]
     if "classes" not in part or not np.issubdtype(labels.dtype, np.integer):
@@ -156,7 +146,10 @@ def _strings(part: Mapping[str, np.ndarray], name: str) -> tuple[str, ...]:
         return ()
     column = part[name]
     if column.dtype.kind == "S":
-        return tuple(value.decode() for value in column.tolist())
+        try:
+            return tuple(value.decode() for value in column.tolist())
+        except UnicodeDecodeError as problem:
+            raise InputError(f"'{name}' must be text in UTF-8, got {problem.object[:40]!r}") from problem
     if column.dtype.kind not in "Uiu":
         raise InputError(f"'{name}' must hold integers or strings, got {column.dtype}")
     return tuple(str(value) for value in column.tolist())

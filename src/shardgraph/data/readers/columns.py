@@ -45,7 +45,10 @@ class Columns:
         if not content or (labelled and "label" not in there):
             wanted = "'label'" if content else "'image', 'path' or 'text'"
             raise InputError(f"a table must have a column {wanted}, it has {_list(found)}: {_ADVICE}")
-        return {kind: name for kind, name in there.items() if kind not in _CONTENT or kind == content[0]}
+        meant = {kind: name for kind, name in there.items() if kind not in _CONTENT or kind == content[0]}
+        if twice := [name for name in meant.values() if found.count(name) > 1]:
+            raise InputError(f"a table must have column {twice[0]!r} once, it has {_list(found)}: rename the others")
+        return meant
 
 
 def modality(meanings: Mapping[str, str]) -> str:

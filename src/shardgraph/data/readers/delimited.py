@@ -42,5 +42,14 @@ class DelimitedReader(TableReader):
         try:
             with self.path.open(encoding="utf-8-sig", newline="") as file:
                 yield file
-        except (csv.Error, UnicodeDecodeError, OSError) as problem:
+        except csv.Error as problem:
+            raise InputError(f"'{self.path.name}' must be a table, got {_trouble(problem)}") from problem
+        except (UnicodeDecodeError, OSError) as problem:
             raise InputError(f"'{self.path.name}' must be a table in UTF-8, got {problem}") from problem
+
+
+def _trouble(problem: csv.Error) -> str:
+    if "field limit" not in str(problem):
+        return str(problem)
+    most = csv.field_size_limit()
+    return f"a cell of more than {most:,} characters: close its quotes if one is open, else save it as .parquet"

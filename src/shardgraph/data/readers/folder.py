@@ -13,7 +13,7 @@ from pathlib import Path
 from shardgraph.data.readers.base import Reader
 from shardgraph.data.records import IMAGE, UNLABELLED, Record
 from shardgraph.data.samples import TEST, TRAIN
-from shardgraph.errors import InputError
+from shardgraph.errors import InputError, check_text
 
 SUFFIXES = frozenset(
     ".jpg .jpeg .jpe .png .webp .gif .bmp .tif .tiff .ppm .pgm .pbm .jp2 .avif .ico .tga".split()  # noqa: SIM905
@@ -27,7 +27,9 @@ class FolderReader(Reader[Record]):
 
     def __init__(self, folder: str | Path, *, labelled: bool = True) -> None:
         self.folder = Path(folder)
-        self._names = sorted(_images(self.folder), key=str.encode)
+        names = list(_images(self.folder))
+        check_text(names, "the names of images and their folders")
+        self._names = sorted(names, key=str.encode)
         self._parts = _meaning(self._names, self.folder) if labelled else ()
         if not self._names:
             raise InputError(f"'{folder}' must hold images, found none")

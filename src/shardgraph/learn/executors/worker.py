@@ -35,4 +35,7 @@ def end_with_parent() -> None:
 if __name__ == "__main__":
     end_with_parent()
     for line in sys.stdin:
-        print(json.dumps(answer(line)), flush=True)
+        try:
+            print(json.dumps(answer(line)), flush=True)
+        except BrokenPipeError:  # the parent was killed: nobody waits, and nothing is to be said
+            os._exit(1)
