@@ -1,11 +1,12 @@
 """The catalogue: all or nothing, and nothing of what was deleted in its raw bytes."""
 
 import random
+import shutil
 
 import pytest
 
 from shardgraph.data.catalogue import Catalogue
-from shardgraph.errors import DamagedFile, WorkspaceError
+from shardgraph.errors import DamagedFile, DiskFull, WorkspaceError
 
 
 @pytest.fixture
@@ -146,3 +147,12 @@ def test_no_name_is_written_to_a_temporary_file(tmp_path):
     catalogue = Catalogue(tmp_path / "catalog.sqlite")
     assert catalogue.all("PRAGMA temp_store") == [(2,)], "in memory: elsewhere may be an unencrypted disk"
     catalogue.close()
+
+
+def test_a_full_disk_is_called_that(catalogue, monkeypatch):
+    catalogue._db.execute("PRAGMA max_page_count = 40")  # SQLite's own word for it is the same
+    usage = shutil.disk_usage("/")
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=0))
+    with pytest.raises(DiskFull, match="the disk has 0 MB"):
+        insert(catalogue, [f"sample-{i:08d}" for i in range(5000)])
+    assert catalogue.count("1") == 0

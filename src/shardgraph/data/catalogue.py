@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from shardgraph.data.files import check_room
 from shardgraph.errors import DamagedFile, WorkspaceBusy, WorkspaceError
 
 _SCHEMA = """
@@ -93,6 +94,7 @@ CREATE TABLE IF NOT EXISTS provisioned ( -- adapters of groups that learned from
 
 
 _PRAGMAS = ("journal_mode=WAL", "synchronous=FULL", "secure_delete=ON", "busy_timeout=10000", "temp_store=MEMORY")
+ROOM = 1 << 20  # bytes that SQLite needs at least, to write anything
 FEW = 8  # names that are looked for one by one: for more, writing the file anew is faster
 
 
@@ -119,6 +121,7 @@ class Catalogue:
                 self._db.execute(f"PRAGMA {pragma}").fetchall()
             self._db.executescript(_SCHEMA)
         except sqlite3.OperationalError as error:  # nothing is wrong with its content
+            _check_disk(path.parent, error)
             advice = "see who owns it, who may write there and who holds it"
             raise WorkspaceError(f"{path} must be open to writing, got {error}: {advice}") from error
         except sqlite3.DatabaseError as error:
@@ -138,6 +141,8 @@ class Catalogue:
         except BaseException as error:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
+            if isinstance(error, sqlite3.OperationalError):
+                _check_disk(self._path.parent, error)
             if isinstance(error, sqlite3.OperationalError) and "locked" in str(error):
                 raise WorkspaceBusy("another process writes to the catalogue; try again") from error
             raise
@@ -231,3 +236,9 @@ class Catalogue:
         """Whether one of these stands anywhere in the file, also as a part of something else."""
         raw = self._path.read_bytes()
         return any(name.encode() in raw for name in names if name)
+
+
+def _check_disk(folder: Path, error: sqlite3.OperationalError) -> None:
+    """Say so if what SQLite could not do is for want of room."""
+    if folder.is_dir() and ("full" in str(error) or "I/O" in str(error)):
+        check_room(folder, ROOM)

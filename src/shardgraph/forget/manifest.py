@@ -76,6 +76,8 @@ def destroy_group(root: Path, name: str) -> None:
 
 
 def _checked(path: Path, expected: str) -> memoryview:
+    if not path.exists():
+        raise DamagedFile(f"{path} is missing; `shardgraph train` builds it anew")
     raw, value = read_digested(path)
     if value != expected:
         raise DamagedFile(f"{path} is torn or was changed; `shardgraph train --rebuild` builds it anew")

@@ -39,7 +39,10 @@ class Secrets:
     @classmethod
     def load(cls, root: Path) -> "Secrets":
         """The keys of a workspace."""
-        secret, raw = (bytes(read_file(root / name)) for name in ("secret.key", "signing.key"))
+        names = ("secret.key", "signing.key")
+        if lost := [name for name in names if not (root / name).exists()]:
+            raise DamagedFile(f"{root / lost[0]} is missing: restore it from a backup, for no other key can replace it")
+        secret, raw = (bytes(read_file(root / name)) for name in names)
         if len(secret) != 32 or len(raw) != 32:
             raise DamagedFile(
                 f"secret.key and signing.key of {root} must have 32 bytes each: restore them from a backup"
