@@ -226,6 +226,20 @@ def test_a_shard_that_is_gone_leaves_its_releases_and_not_its_name(create):
     assert not any(b"bob" in raw for name, raw in all_bytes(workspace.root).items() if "catalog" in name)
 
 
+def test_a_name_that_only_looks_gone_leaves_with_its_shard(create):
+    mechanism = made(create).config.the_privacy().mechanism
+    entered = Book().begun({"gone:fishing": ("ann",)}, mechanism)
+    left = entered.present({"ann"})
+    assert "fishing" in json.dumps(entered.to_json()) and "fishing" not in json.dumps(left.to_json())
+    assert left.present({"ann"}) == left, "what is gone keeps its new name"
+
+
+def test_when_everything_was_forgotten_there_is_nothing_to_refuse(create):
+    workspace = made(create)
+    workspace.forget(ForgetRequest(sources=SOURCES))
+    assert workspace.train().groups == {}
+
+
 def test_without_neighbours_left_a_group_is_exact_again(create):
     workspace = made(create, edges(private=("ab",)), GIVEN)
     private = model_bytes(workspace, "ann")

@@ -7,6 +7,7 @@ for it. So no crash undercharges, and repeating a request, which accepts nothing
 
 import json
 import os
+import re
 import sqlite3
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -22,6 +23,7 @@ from shardgraph.learn.private.ledger import Releases
 from shardgraph.learn.private.terms import PrivacyTerms
 
 GONE = "gone:"  # before the random name of a group whose shard is no longer there
+_GONE = re.compile(GONE + "[0-9a-f]{32}")
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,7 @@ class Book:
     def present(self, shards: Collection[str]) -> "Book":
         """The book without the names of shards that hold nothing any more; what their groups released stays."""
         names = {group: group for group, _ in self.releases.builds}
-        names |= {g: GONE + os.urandom(16).hex() for g in names if g not in shards and not g.startswith(GONE)}
+        names |= {g: GONE + os.urandom(16).hex() for g in names if g not in shards and not _GONE.fullmatch(g)}
         reads = {names[g]: tuple(s for s in read if s in shards) for g, read in self.reads.items()}
         numbers = {group: number for group, number in self.numbers.items() if group in shards}
         gone = {group for group in names if names[group] != group}
