@@ -168,12 +168,15 @@ def test_without_tokens_only_this_machine_and_no_other_sites_page_is_answered(se
     for headers in (
         {"Host": "evil.example"},
         {"Origin": "http://evil.example"},
-        {"Origin": "null", "Sec-Fetch-Site": "cross-site"},
+        {"Origin": "null"},
+        {"Origin": "http://127.0.0.1:1"},
+        {"Sec-Fetch-Site": "cross-site"},
         {"Sec-Fetch-Site": "same-site"},
     ):
         assert service("POST", "/requests", headers=headers, **what).status_code == 403, headers
         assert service("GET", "/status", headers=headers).status_code == 403, headers
     assert service("GET", "/health", headers={"Host": "evil.example"}).status_code == 200
+    assert service("GET", "/", headers={"Sec-Fetch-Site": "cross-site"}).status_code == 303, "a link leads to the pages"
     assert service("GET", "/requests").json()["requests"] == []
     own = {"Origin": service.base, "Sec-Fetch-Site": "same-origin"}
     assert service("POST", "/requests", headers=own, **what).status_code == 202

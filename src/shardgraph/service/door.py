@@ -5,7 +5,6 @@ meant for this machine by name, and no other site's page may have sent it from s
 """
 
 import ipaddress
-from urllib.parse import urlsplit
 
 from starlette.datastructures import URL, Headers
 from starlette.exceptions import HTTPException
@@ -14,7 +13,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from shardgraph.service.problems import refusal
 from shardgraph.service.tokens import any_token, caller_of
 
-OPEN = ("/health", "/ready", "/public-key", "/openapi.json")  # to everybody
+OPEN = ("/", "/health", "/ready", "/public-key", "/openapi.json")  # to everybody
 PAGES = "/pages/"  # have a door of their own
 BODILESS = ("GET", "HEAD", "OPTIONS")
 
@@ -52,6 +51,6 @@ def _check(scope: Scope) -> None:
     host = URL(scope=scope).hostname or ""
     if not is_local(host):  # a name that somebody let point here
         raise HTTPException(403, "without tokens only localhost is answered: make one with `shardgraph token`")
-    elsewhere = urlsplit(headers.get("origin", "")).hostname not in (None, host)
-    if elsewhere or headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+    own = f"{scope['scheme']}://{headers.get('host', '')}"
+    if headers.get("origin", own) != own or headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
         raise HTTPException(403, "this call was sent by another site's page")
