@@ -99,7 +99,7 @@ class Connections:
             pair[1].close()
             pair = None
         reader, writer = pair or await asyncio.open_connection("127.0.0.1", self._port)
-        head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n"
+        head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n"
         writer.write(head.encode() + body)
         first = await reader.readuntil(b"\r\n\r\n")
         length = next(int(line[16:]) for line in first.lower().split(b"\r\n") if line.startswith(b"content-length: "))
