@@ -2,6 +2,8 @@
 
 import random
 import shutil
+import subprocess
+import sys
 
 import pytest
 
@@ -156,3 +158,17 @@ def test_a_full_disk_is_called_that(catalogue, monkeypatch):
     with pytest.raises(DiskFull, match="the disk has 0 MB"):
         insert(catalogue, [f"sample-{i:08d}" for i in range(5000)])
     assert catalogue.count("1") == 0
+
+
+def test_looking_for_names_gives_no_lock_away(tmp_path):
+    """Closing a file gives up all locks of the process on it, SQLite's too; then others believe that they are alone."""
+    path = tmp_path / "catalog.sqlite"
+    catalogue = Catalogue(path)
+    with catalogue.transaction() as db:
+        catalogue.soil(db)
+    catalogue.scrub({"nobody"})
+    insert(catalogue, ["somebody"])
+    visit = "import sqlite3, sys; db = sqlite3.connect(sys.argv[1]); db.execute('SELECT 1 FROM samples'); db.close()"
+    subprocess.run([sys.executable, "-c", visit, path], check=True)
+    assert path.with_name("catalog.sqlite-wal").exists(), "the last to leave takes the log away, and we are still here"
+    catalogue.close()

@@ -222,6 +222,7 @@ class Catalogue:
             try:
                 self._db.execute("VACUUM")
             except sqlite3.OperationalError as error:
+                _check_disk(self._path.parent, error)
                 raise WorkspaceBusy(f"the catalogue could not be written anew, got {error}; try again") from error
             self._empty_log()
         self._db.execute("PRAGMA user_version = 0")
@@ -233,8 +234,11 @@ class Catalogue:
             raise DamagedFile("the catalogue's log could not be emptied: a reader holds it open; try again")
 
     def _holds(self, names: Collection[str]) -> bool:
-        """Whether one of these stands anywhere in the file, also as a part of something else."""
-        raw = self._path.read_bytes()
+        """Whether one of these stands anywhere in the file, also as a part of something else.
+
+        SQLite reads it: opening the file beside it, and closing it, would give up the locks of this process.
+        """
+        raw = self._db.serialize()
         return any(name.encode() in raw for name in names if name)
 
 
