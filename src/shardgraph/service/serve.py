@@ -1,7 +1,6 @@
 """Serving a workspace: who may listen where, one process at a time, a clean end."""
 
 import gc
-import ipaddress
 import logging
 import signal
 import socket
@@ -15,6 +14,7 @@ from shardgraph.errors import ConfigError
 from shardgraph.forget.workspace import Workspace
 from shardgraph.service.app import create_app
 from shardgraph.service.crew import Worker
+from shardgraph.service.door import is_local
 from shardgraph.service.logs import Lines, log
 from shardgraph.service.tokens import any_token
 
@@ -36,7 +36,7 @@ def serve(
     if originals is not None and not originals.is_dir():
         raise ConfigError(f"the originals must lie in a folder, {originals} is none: name another, or leave it out")
     with Workspace(root, device=device) as workspace:
-        if not is_loopback(host) and not any_token(workspace.catalogue):
+        if not is_local(host) and not any_token(workspace.catalogue):
             raise ConfigError(
                 f"{host} can be reached by others, and this workspace has no tokens: make one with `shardgraph token`"
             )
@@ -65,14 +65,6 @@ def serve(
                 signal.signal(number, lambda *_: None)  # uvicorn ends on them, and then raises them again
             uvicorn.Server(config).run(sockets=[listener])
             log("ended")
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches an address."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def listening(host: str, port: int) -> socket.socket:
