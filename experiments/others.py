@@ -28,7 +28,7 @@ WHO = ("SISA", f"SISA, {SLICES} slices", f"LegoNet, nearest {NEAREST}", "SAFE", 
 def others(data: Data, seed: int, device: str, recipe: Recipe | None = None) -> Iterator[Record]:
     """Both, at as many shards as SISA has."""
     recipe = recipe or Recipe()
-    sliced = Sliced.fit(data.train, N, SLICES, recipe, seed)
+    sliced = Sliced.fit(data.train, N, SLICES, recipe, seed, device)
     lego = Lego.fit(data.train, N, NEAREST, recipe, seed, device)
     for name, model, stored in ((WHO[1], sliced, sliced.storage()), (WHO[2], lego, lego.storage())):
         right = _right(model, data.test)

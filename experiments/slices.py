@@ -16,9 +16,10 @@ from shardgraph.digest import keyed_hash
 from shardgraph.graph import Bilevel
 from shardgraph.learn.adapters import Adapters
 from shardgraph.learn.ensemble import Model
-from shardgraph.learn.group import train_group
+from shardgraph.learn.group import GroupInputs
 from shardgraph.learn.prototypes import Prototypes, total
 from shardgraph.learn.recipe import Recipe
+from shardgraph.learn.together import train_many
 
 Slices = tuple[Samples, ...]
 Stages = tuple[Adapters | None, ...]
@@ -33,29 +34,27 @@ class Sliced:
     prototypes: Prototypes
     recipe: Recipe
     seed: int
+    device: str
 
     @classmethod
-    def fit(cls, train: Samples, shards: int, slices: int, recipe: Recipe, seed: int) -> "Sliced":
+    def fit(cls, train: Samples, shards: int, slices: int, recipe: Recipe, seed: int, device: str = "cpu") -> "Sliced":
         """Learn all stages; each sees as many epochs as make the whole cost what it would cost in one go."""
         recipe = replace(recipe, method="safe", prototypes=False, epochs=max(2 * recipe.epochs // (slices + 1), 1))
         parts = {name: _slice(own, slices, seed) for name, own in cut(train, Bilevel(shards, 1), seed).items()}
-        learned = {name: _learn(name, own, (), recipe, seed)[0] for name, own in parts.items()}
-        return cls(parts, learned, total([train]), recipe, seed)
+        return cls(parts, {}, total([train]), recipe, seed, device)._learned(dict.fromkeys(parts, ()))[0]
 
     def forget(self, ids: Iterable[str]) -> tuple["Sliced", int]:
         """Without these samples, and how many were read to get there, once for each stage that read them."""
-        gone, read = set(ids), 0
-        shards, stages, prototypes = dict(self.shards), dict(self.stages), self.prototypes
+        gone, shards, kept, prototypes = set(ids), dict(self.shards), {}, self.prototypes
         for name, own in self.shards.items():
             touched = [i for i, part in enumerate(own) if not gone.isdisjoint(part.ids)]
             if not touched:
                 continue
             shards[name] = tuple(_without(part, gone) for part in own)
-            stages[name], more = _learn(name, shards[name], self.stages[name][: touched[0]], self.recipe, self.seed)
-            read += more
+            kept[name] = self.stages[name][: touched[0]]
             for part in own:
                 prototypes = prototypes.minus(part.take([i for i, sample in enumerate(part.ids) if sample in gone]))
-        return replace(self, shards=shards, stages=stages, prototypes=prototypes), read
+        return replace(self, shards=shards, prototypes=prototypes)._learned(kept)
 
     def cost(self) -> float:
         """The expected number of samples read to forget one, each as often as stages read it."""
@@ -73,7 +72,20 @@ class Sliced:
         """The predicted class of every sample, by the last stages."""
         last = {name: own[-1] for name, own in self.stages.items()}
         kept = {name: adapters for name, adapters in last.items() if adapters}
-        return Model.assemble(kept, self.prototypes, self.recipe, self.seed).predict(samples)
+        return Model.assemble(kept, self.prototypes, self.recipe, self.seed, self.device).predict(samples)
+
+    def _learned(self, kept: Mapping[str, Stages]) -> tuple["Sliced", int]:
+        """With all stages of these shards, given their first ones; and how many samples were read for the others."""
+        stages, read = dict(self.stages) | dict(kept), 0
+        for s in range(max(len(own) for own in self.shards.values())):
+            behind = [name for name in kept if len(stages[name]) == s]
+            groups = [_stage(name, self.shards[name][: s + 1], stages[name]) for name in behind]
+            enough = [group for group in groups if len(group.classes) > 1]
+            trained = train_many(enough, self.recipe, self.seed, self.device)
+            for name, group in zip(behind, groups, strict=True):
+                stages[name] += (next(trained) if len(group.classes) > 1 else None,)
+                read += len(group.samples)
+        return replace(self, stages=stages), read
 
 
 def _slice(samples: Samples, slices: int, seed: int) -> Slices:
@@ -81,16 +93,10 @@ def _slice(samples: Samples, slices: int, seed: int) -> Slices:
     return tuple(samples.take(np.flatnonzero(places == s)) for s in range(slices))
 
 
-def _learn(name: str, slices: Slices, done: Stages, recipe: Recipe, seed: int) -> tuple[Stages, int]:
-    """All stages, given the first ones; and how many samples were read for the others."""
-    stages, read = list(done), 0
-    for s in range(len(done), len(slices)):
-        seen = concatenate(slices[: s + 1]).canonical()
-        classes, before = tuple(sorted(set(seen.labels))), stages[-1] if stages else None
-        read += len(seen)
-        enough = len(classes) > 1
-        stages.append(train_group(f"{name}/{s}", seen, classes, recipe, seed, before) if enough else None)
-    return tuple(stages), read
+def _stage(name: str, slices: Slices, done: Stages) -> GroupInputs:
+    """What the stage after these learns from."""
+    seen = concatenate(slices).canonical()
+    return GroupInputs(f"{name}/{len(done)}", seen, tuple(sorted(set(seen.labels))), done[-1] if done else None)
 
 
 def _without(samples: Samples, gone: set[str]) -> Samples:

@@ -1,6 +1,7 @@
 """The GPU's kernels, run by Triton's interpreter on the CPU: the same code, the same arithmetic, slowly."""
 
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -41,6 +42,17 @@ def test_kernels_agree_with_the_closed_form_of_the_cpu(loss, classes):
     gap = np.linalg.norm(found.first - expected.first) / np.linalg.norm(expected.first)
     assert gap < 5e-3
     assert np.linalg.norm(found.second - expected.second) < 0.05 * np.linalg.norm(expected.second)
+
+
+def test_a_group_begins_where_its_start_ended_for_the_classes_that_it_knows():
+    recipe = Recipe(heads=2, epochs=1, batch=4, lr=0.01)
+    whole = group("g", 7, most_tokens=4)
+    before = train_group("before", whole.samples, ("ant", "cat"), replace(recipe, epochs=30), 7)
+    found = next(train_groups([replace(whole, start=before)], recipe, 7, "cpu"))
+    expected = train_group(whole.name, whole.samples, whole.classes, recipe, 7, before)
+    afresh = train_group(whole.name, whole.samples, whole.classes, recipe, 7)
+    assert np.linalg.norm(found.second - expected.second) < 0.05 * np.linalg.norm(expected.second)
+    assert np.linalg.norm(found.second - afresh.second) > 0.5 * np.linalg.norm(expected.second)
 
 
 def test_a_group_has_the_same_bytes_alone_first_last_and_in_company():

@@ -26,11 +26,15 @@ ALGORITHM = 1  # raise when training would give other bytes
 
 @dataclass(frozen=True)
 class GroupInputs:
-    """What a group learns from: the samples of its neighbourhood in canonical order, the classes of its members."""
+    """What a group learns from: the samples of its neighbourhood in canonical order, the classes of its members.
+
+    With `start`, the classes that it knows begin where it ended.
+    """
 
     name: str
     samples: Samples
     classes: tuple[str, ...]
+    start: Adapters | None = None
 
 
 def train_group(
@@ -66,12 +70,14 @@ def batches(name: str, count: int, recipe: Recipe, seed: int) -> Iterator[tuple[
             yield lr, order[i * recipe.batch : (i + 1) * recipe.batch]
 
 
-def initial(name: str, classes: tuple[str, ...], dim: int, seed: int) -> Tensor:
+def initial(name: str, classes: tuple[str, ...], dim: int, seed: int, start: Adapters | None = None) -> Tensor:
     """Queries and heads [2 C, D] before training; a class's own depend on no other class."""
     draws = [generator(seed, "adapter", name, label).standard_normal((2, dim)) for label in classes]
     queries_heads = np.stack(draws, axis=1)  # [2, C, D]
     queries_heads[1] *= 0.02
-    return torch.from_numpy(queries_heads.reshape(-1, dim)).float()
+    parameters = torch.from_numpy(queries_heads.reshape(-1, dim)).float()
+    _begin(parameters[: len(classes)], parameters[len(classes) :], classes, start)
+    return parameters
 
 
 def _begin(first: Tensor, second: Tensor, classes: tuple[str, ...], start: Adapters | None) -> None:
@@ -94,9 +100,8 @@ def _train_inca(
 ) -> tuple[Tensor, Tensor]:
     attention = frozen_attention(samples.tokens.shape[1], recipe, seed)
     keys = inca.project(samples, attention)
-    parameters = initial(name, classes, attention.dim, seed)
+    parameters = initial(name, classes, attention.dim, seed, start)
     q, v = parameters[: len(classes)], parameters[len(classes) :]
-    _begin(q, v, classes, start)
     optimiser = AdamW(parameters, recipe.weight_decay)
     background = bool((targets < 0).any())
     for lr, chosen in batches(name, len(samples), recipe, seed):

@@ -16,4 +16,4 @@ def train_many(groups: Sequence[GroupInputs], recipe: Recipe, seed: int, device:
         yield from train_groups(groups, recipe, seed, device)
         return
     for group in groups:
-        yield train_group(group.name, group.samples, group.classes, recipe, seed)
+        yield train_group(group.name, group.samples, group.classes, recipe, seed, group.start)

@@ -119,7 +119,7 @@ class Launch:
         self.corrections = put(_corrections(self.steps))
         self.params = torch.zeros(self.count, 2, self.adapters, self.dim, device=device)
         for g, group in enumerate(groups):
-            start = initial(group.name, group.classes, self.dim, seed).view(2, -1, self.dim)
+            start = initial(group.name, group.classes, self.dim, seed, group.start).view(2, -1, self.dim)
             self.params[g, :, : len(group.classes)] = start.to(device)
         self.means, self.squares = torch.zeros_like(self.params), torch.zeros_like(self.params)
         self.step = torch.zeros(1, dtype=torch.int32, device=device)
