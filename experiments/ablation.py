@@ -53,6 +53,7 @@ PROTOTYPES: dict[str, dict[str, Any]] = {
     "mixing 0.6": {"mixing": 0.6},
     "mixing 0.9": {"mixing": 0.9},
 }
+PRIORS = {"prior 0, a cosine": 0.0, "prior 0.2": 0.2, "prior 1": 1.0, "prior 1000, the textbook's": 1000.0}
 FIRST = "first token alone"
 
 
@@ -71,6 +72,10 @@ def ablation(whole: Data, device: str, seed: int = 0, base: Recipe | None = None
         if "expansion" not in settings:
             bench = _bench(data, device, bench.recipe, kept)
         yield _record(change, bench, kept_adapters, seed)
+    for change, prior in PRIORS.items():
+        bench = _bench(data, device, base, kept)
+        bench.prior = prior
+        yield _record(change, bench, kept_adapters, seed)
     light = replace(data, train=_first(data.train), test=_first(data.test))
     bench = Bench(light, device, base)
     yield _record(FIRST, bench, _trained(bench, seed), seed)
@@ -84,7 +89,7 @@ def show(records: Records) -> Shown:
     for what, heading in (("alone", "adapters alone"), ("mixed", "with second-order prototypes")):
         for n in LEVELS:
             columns = ["change", "mean", *map(title, sets)]
-            changes = [c for c in found[sets[0]] if what == "mixed" or c not in PROTOTYPES]
+            changes = [c for c in found[sets[0]] if what == "mixed" or c not in PROTOTYPES | PRIORS]
             rows = [_row(change, found, what, n) for change in changes]
             tables.append(Table(f"{heading}, {n} shard{'s' if n > 1 else ''}", columns, rows))
     about = (

@@ -28,7 +28,7 @@ from experiments.rivals import RIVALS, Fitted, Shape, fit
 from shardgraph.data.samples import Samples, concatenate
 from shardgraph.digest import generator
 from shardgraph.graph import Bilevel
-from shardgraph.learn.discriminant import discriminant
+from shardgraph.learn.discriminant import PRIOR, discriminant
 from shardgraph.learn.ensemble import Model, mixing_weight
 from shardgraph.learn.prototypes import SCALE, Prototypes, describe, total
 from shardgraph.learn.recipe import LINEAR, Recipe
@@ -66,6 +66,7 @@ class Bench:
 
     def __init__(self, data: Data, device: str, recipe: Recipe | None = None) -> None:
         self.data, self.device, self.recipe = data, device, recipe or Recipe()
+        self.prior = PRIOR
 
     @cached_property
     def first(self) -> Prototypes:
@@ -86,7 +87,7 @@ class Bench:
     def similarity(self, sums: Prototypes, mixes: str) -> Tensor:
         """What these prototypes say about every test sample."""
         if mixes == "second":
-            rule = discriminant(sums, self.recipe.shrinkage)
+            rule = discriminant(sums, self.recipe.shrinkage, self.prior)
             return self.described @ rule.weights + rule.biases
         unit = torch.nn.functional.normalize(torch.from_numpy(self.data.test.features), dim=1)
         return unit @ torch.from_numpy(sums.vectors()).T

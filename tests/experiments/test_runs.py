@@ -61,9 +61,10 @@ def test_committed_records_make_every_table_and_figure(tmp_path):
 def test_one_change_at_a_time_starts_from_the_default(bench, monkeypatch):
     monkeypatch.setattr(ablation, "ADAPTERS", {"default": {}, "lr 0.03": {"lr": 0.03}, "heads of 4": {"heads": 4}})
     monkeypatch.setattr(ablation, "PROTOTYPES", {"expansion 4": {"expansion": 4}, "mixing 1": {"mixing": 1.0}})
+    monkeypatch.setattr(ablation, "PRIORS", {"prior 0": 0.0})
     monkeypatch.setattr(ablation, "LEVELS", (1, 4))
     found = {record["change"]: record for record in ablation.ablation(bench.data, "cpu", base=RECIPE)}
-    assert list(found) == ["default", "lr 0.03", "heads of 4", "expansion 4", "mixing 1", ablation.FIRST]
+    assert list(found) == ["default", "lr 0.03", "heads of 4", "expansion 4", "mixing 1", "prior 0", ablation.FIRST]
     kept = found["default"]
     assert all(found[change]["alone"] == kept["alone"] for change in ("expansion 4", "mixing 1"))
     assert all(found[change]["alone"] != kept["alone"] for change in ("lr 0.03", ablation.FIRST))

@@ -1,4 +1,6 @@
-"""Second-order prototypes: exact integers, and the discriminant against its textbook formula."""
+"""Second-order prototypes: exact integers, and the discriminant against its formula."""
+
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -52,19 +54,52 @@ def test_a_block_of_products_cannot_leave_the_exact_integers():
     assert BLOCK * SCALE**2 < 2**53
 
 
-def test_scores_equal_the_textbook_discriminant():
-    whole, s = samples(200), 0.3
+def textbook(whole, s=0.3):
+    """The samples and the class means around their common mean, and the inverse of the shrunk covariance."""
     x = quantise(whole.features) / SCALE
     labels = np.array(whole.labels)
     means = np.stack([x[labels == k].mean(axis=0) for k in ("ant", "bee", "cat")])
     centred = x - means[np.searchsorted(["ant", "bee", "cat"], labels)]
     within = centred.T @ centred / (len(x) - 3)
     shrunk = (1 - s) * within + s * np.trace(within) / 6 * np.eye(6)
-    inverse = np.linalg.inv(shrunk)
-    expected = x @ inverse @ means.T - 0.5 * np.einsum("kf,fg,kg->k", means, inverse, means)
-    found = discriminant(total([whole], second_order=True), s).scores(whole)
-    # float32 weights: six digits of scores whose size is about 10
-    assert np.allclose(found.numpy(), expected, rtol=1e-4, atol=1e-4)
+    return x - x.mean(axis=0), means - x.mean(axis=0), np.linalg.inv(shrunk)
+
+
+def test_half_the_square_of_a_score_is_the_likelihood_under_the_best_strength():
+    whole = samples(200)
+    x, means, inverse = textbook(whole)
+    said = x @ inverse @ means.T
+    own = np.einsum("kf,fg,kg->k", means, inverse, means)
+    c = 0.4 * own.mean()
+    a = np.linspace(0, 8, 8001)[:, None, None]
+    expected = (a * said - a**2 / 2 * own - c / 2 * (a - 1) ** 2).max(axis=0)
+    found = discriminant(total([whole], second_order=True), 0.3).scores(whole).numpy()
+    shown = found > 0  # else the likeliest strength is none
+    assert 0.5 < shown.mean() < 1
+    # float32 weights, and strengths in steps of 0.001
+    assert np.allclose((found**2 / 2 - c / 2)[shown], expected[shown], rtol=1e-3, atol=1e-3)
+
+
+def test_a_sure_prior_gives_the_textbook_discriminant_and_none_the_cosine():
+    whole = samples(200)
+    x, means, inverse = textbook(whole)
+    said = x @ inverse @ means.T
+    own = np.einsum("kf,fg,kg->k", means, inverse, means)
+    sums = total([whole], second_order=True)
+    sure = discriminant(sums, 0.3, prior=1e3).scores(whole).numpy()
+    c = 1e3 * own.mean()
+    # float32 leaves four digits of what a large constant hides, and a thousand is not infinity
+    assert np.allclose((sure - c**0.5) * c**0.5, said - own / 2, rtol=0.01, atol=0.02)
+    none = discriminant(sums, 0.3, prior=0).scores(whole).numpy()
+    assert np.allclose(none, said / own**0.5, rtol=1e-4, atol=1e-4)
+
+
+def test_one_class_or_classes_that_are_all_alike_have_finite_scores():
+    whole = samples()
+    for labels in (("ant",) * 40, ("ant", "bee") * 20):
+        same = replace(whole.take([i // 2 * 2 for i in range(40)]), ids=whole.ids, labels=labels)
+        found = discriminant(total([same], second_order=True))
+        assert torch.isfinite(found.scores(same)).all()
 
 
 def test_one_sample_a_class_falls_back_to_nearest_means():

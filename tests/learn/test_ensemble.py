@@ -93,13 +93,17 @@ def standardised(x):
 
 
 def discriminant_scores(members, z, shrinkage):
-    """Linear discriminant analysis by the textbook: pooled within-class covariance, shrunk to a sphere."""
+    """Pooled within-class covariance, shrunk to a sphere, and by it the angles to the class means."""
     means = [own.mean(axis=0) for own in members]
     centred = np.concatenate([own - mean for own, mean in zip(members, means, strict=True)])
     pooled = centred.T @ centred / (len(centred) - len(means))
     shrunk = (1 - shrinkage) * pooled + shrinkage * np.trace(pooled) / len(pooled) * np.eye(len(pooled))
     inverse = np.linalg.inv(shrunk)
-    return np.array([z @ inverse @ mean - mean @ inverse @ mean / 2 for mean in means])
+    centre = np.concatenate(members).mean(axis=0)
+    strengths = [(mean - centre) @ inverse @ (mean - centre) for mean in means]
+    c = 0.4 * np.mean(strengths)
+    said = [(z - centre) @ inverse @ (mean - centre) for mean in means]
+    return np.array([(s + c) / math.sqrt(g + c) for s, g in zip(said, strengths, strict=True)])
 
 
 @every_recipe
