@@ -10,6 +10,7 @@ import numpy as np
 from shardgraph.errors import DuplicateSample, InputError, check_text, some
 
 TRAIN, TEST = "train", "test"
+LARGEST = 2.0**40  # of an embedding's numbers: squares of far larger ones leave float32, and one sample would spoil all
 
 
 @dataclass(frozen=True)
@@ -160,7 +161,20 @@ def check(samples: Samples) -> Samples:
     if bad:
         names = [samples.ids[i] for i in sorted(bad)]
         raise InputError(f"embeddings must be finite, got NaN or infinity in {some(names)}", names)
+    if huge := _huge(samples):
+        raise InputError(f"the numbers of embeddings must be within 2^40, got larger ones in {some(huge)}", huge)
     return samples
+
+
+def _huge(samples: Samples) -> list[str]:
+    """The samples with numbers that are too large to be squared."""
+    both = (samples.tokens, samples.features)
+    if max(float(max(x.max(initial=0), -x.min(initial=0))) for x in both) <= LARGEST:
+        return []
+    rows = np.flatnonzero((np.abs(samples.tokens) > LARGEST).any(axis=1))
+    found = set(np.searchsorted(samples.offsets, rows, side="right") - 1)
+    found |= set(np.flatnonzero((np.abs(samples.features) > LARGEST).any(axis=1)))
+    return [samples.ids[i] for i in sorted(found)]
 
 
 def _check_shapes(samples: Samples) -> None:

@@ -146,7 +146,8 @@ class Attended(Site):
                 time.sleep(POLL)
             else:
                 self.withhold()
-                self.carry_out()
+                if not self.carry_out():
+                    time.sleep(POLL)
         if entry.certificate is None or entry.state != queue.DONE:
             raise WorkspaceError(f"request {number} is {entry.state}: {entry.failure or 'taken back'}")
         return Certificate.load(certificate_path(self.root, entry.certificate))

@@ -54,4 +54,4 @@ def _touched(store: Store, config: Config, number: int) -> set[str]:
 def _due(entry: queue.Entry, grace: float) -> bool:
     time, wait = datetime.now(UTC), timedelta(seconds=grace)
     received, deadline = (datetime.fromisoformat(text) for text in (entry.received, entry.deadline))
-    return time >= received + wait or time + wait >= deadline
+    return received > time or time >= received + wait or time + wait >= deadline  # a clock may have been set back

@@ -139,12 +139,14 @@ def as_published(store: Store, wanted: dict[str, Wanted]) -> bool:
     return not manifest.model_digest or (kept and manifest.prototypes == sums)
 
 
-def begin_private(store: Store, config: Config, groups: Iterable[Wanted]) -> bool:
+def begin_private(store: Store, config: Config, groups: Sequence[Wanted]) -> bool:
     """Enter the releases of groups with private edges before their training starts; whether there are any."""
     reads = {g.name: [unit.removeprefix("shard:") for unit in g.private] for g in groups if g.private}
     terms = config.the_privacy()
     if not reads or terms is None:
         return False
+    for unit in sorted({unit for g in groups if g.private for unit in (*g.members, *g.others, *g.private)}):
+        store.read(unit)  # a damaged one is found here, before anything is released
     book = Book.load(store.catalogue).begun(reads, terms.mechanism)
     loss, method = worst_loss(book, terms)
     detail = {"groups": len(reads), "epsilon": loss, "delta": terms.delta, "method": method}

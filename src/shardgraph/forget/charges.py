@@ -22,7 +22,7 @@ from shardgraph.learn.private.guarantee import Guarantee, guarantee, left, sampl
 from shardgraph.learn.private.ledger import Releases
 from shardgraph.learn.private.terms import PrivacyTerms
 
-GONE = "gone:"  # before the random name of a group whose shard is no longer there
+GONE = "gone:"  # before the random name of a shard that is no longer there, and of its group
 _GONE = re.compile(GONE + "[0-9a-f]{32}")
 
 
@@ -94,12 +94,16 @@ class Book:
         return replace(self, releases=self.releases.settled(groups))
 
     def present(self, shards: Collection[str]) -> "Book":
-        """The book without the names of shards that hold nothing any more; what their groups released stays."""
-        names = {group: group for group, _ in self.releases.builds}
-        names |= {g: GONE + os.urandom(16).hex() for g in names if g not in shards and not _GONE.fullmatch(g)}
-        reads = {names[g]: tuple(s for s in read if s in shards) for g, read in self.reads.items()}
+        """The book without the names of shards that hold nothing any more.
+
+        What their groups released stays, and so does who had read the same shard: those are close only together.
+        """
+        known = {group for group, _ in self.releases.builds} | {shard for read in self.reads.values() for shard in read}
+        names = {name: name for name in known}
+        names |= {name: GONE + os.urandom(16).hex() for name in known if name not in shards and not is_gone(name)}
+        reads = {names[group]: tuple(sorted(names[s] for s in read)) for group, read in self.reads.items()}
         numbers = {group: number for group, number in self.numbers.items() if group in shards}
-        gone = {group for group in names if names[group] != group}
+        gone = {name for name in known if names[name] != name}
         return Book(self.releases.settled(gone).renamed(names), reads, numbers)
 
     def readers(self, shard: str) -> tuple[str, ...]:
@@ -169,6 +173,16 @@ def worst_guarantee(book: Book, terms: PrivacyTerms) -> Guarantee:
     return max(found, key=lambda each: (each.alpha, each.beta), default=Guarantee(0.0, 0.0, "none", 0))
 
 
+def joint_guarantee(book: Book, terms: PrivacyTerms) -> Guarantee:
+    """The same for all groups together, and all that was removed from any of them."""
+    return guarantee(book.releases, terms.budget, terms.delta)
+
+
+def is_gone(name: str) -> bool:
+    """Whether this is the random name of a shard that is no longer there."""
+    return _GONE.fullmatch(name) is not None
+
+
 def worst_loss(book: Book, terms: PrivacyTerms) -> tuple[float, str]:
     """What a sample has lost to all models so far, at the terms' delta: (epsilon, method) of the worst shard."""
     shards = {shard for read in book.reads.values() for shard in read}
@@ -183,7 +197,7 @@ def removals_left(book: Book, terms: PrivacyTerms, kept: Collection[str]) -> dic
     for clique in book.cliques():
         releases = book.releases.of(clique & set(kept))
         fresh = Releases(releases.builds)
-        for shard in sorted({shard for group in clique for shard in book.reads[group]}):
+        for shard in sorted({shard for group in clique for shard in book.reads[group] if not is_gone(shard)}):
             readers = [group for group in book.readers(shard) if group in kept]
             if readers:
                 now, first = (left(each, readers, terms.budget, terms.delta) for each in (releases, fresh))

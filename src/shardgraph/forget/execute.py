@@ -12,7 +12,7 @@ Every step looks at what is there and can be repeated, so recovery is just runni
 import json
 import sqlite3
 from collections.abc import Collection, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 from shardgraph.data.files import beside, destroy
@@ -94,10 +94,12 @@ def carry_out(bench: Bench, plan: ForgetPlan, instant: bool, entries: Sequence[i
     return finish(bench, accept(bench, plan, instant, entries), gone)
 
 
-def finish(bench: Bench, number: int, gone: Collection[str] | None = None) -> Certificate:
+def finish(bench: Bench, number: int, gone: Collection[str] | None = None, *, recovering: bool = False) -> Certificate:
     """Do what is left of an accepted request; the certificate is written when it is true.
 
-    `gone` are the names that leave the catalogue, if they are known: after a crash they are not.
+    `gone` are the names that leave the catalogue, if they are known: after a crash they are not. Should training fail
+    once more while `recovering`, the request ends as an instant one, for others wait: what it was about is erased, and
+    nothing that saw it is served. `repair` builds the rest, or says what is in its way.
     """
     instant, opening = _request(bench, number)
     before = json.loads(opening)
@@ -113,9 +115,9 @@ def finish(bench: Bench, number: int, gone: Collection[str] | None = None) -> Ce
             later(destroy, path)
         if bench.config.trained and not instant and bench.same_numerics:
             _enter(bench, number, "retraining")
-            manifest = bench.build(classes)
-        else:
-            manifest = Manifest.load(bench.store.root)
+            with suppress(Exception) if recovering else nullcontext():
+                bench.build(classes)
+        manifest = Manifest.load(bench.store.root)
     _check(bench, number, {unit for _, unit, _ in leaving})
     certificate = _close(bench, number, before, manifest, [sample for sample, _, _ in leaving])
     bench.store.catalogue.scrub(gone)

@@ -95,15 +95,17 @@ def check_releases(store: Store, config: Config, arriving: Iterable[str], *, reb
     graph = graph_over((f"shard:{shard}" for shard in sizes), config)
     built = {name.removeprefix("group:") for (name,) in store.catalogue.all("SELECT name FROM built")}
     changed = {group.name for group in graph.affected(set(arriving))}
+    book = Book.load(store.catalogue)
     begun = {
         group.name: [shard for shard in group.private if sizes[shard]]
         for group in graph.groups()
-        if (rebuild or group.name in changed or group.name not in built) and sizes[group.name]
+        if (rebuild or group.name in changed or group.name not in built or group.name not in book.numbers)
+        and sizes[group.name]
     }
     reads = {name: shards for name, shards in begun.items() if shards}
     if not reads:
         return
-    book = Book.load(store.catalogue).begun(reads, terms.mechanism)
+    book = book.begun(reads, terms.mechanism)
     spent = [shard for shard, (_, first) in removals_left(book, terms, book.reads).items() if not first]
     if spent:
         why = f"after this training not one sample could leave {spent[0]!r} without retraining all that use it"

@@ -104,7 +104,7 @@ class Site:
             self.store.unaim()  # a first training was interrupted before it began
         self._drop_model()
         bench = self._bench()
-        finished = [execute.finish(bench, number) for number in execute.under_way(bench)]
+        finished = [execute.finish(bench, number, recovering=True) for number in execute.under_way(bench)]
         if self.config.trained:
             execute.mend(bench)
         if self.catalogue.soiled:

@@ -9,7 +9,7 @@ from typing import Any
 from shardgraph.data.store import Store
 from shardgraph.forget.build import wanted_groups
 from shardgraph.forget.certificate import EXACT, WITHDRAWN
-from shardgraph.forget.charges import Book, removals_left, worst_guarantee, worst_loss
+from shardgraph.forget.charges import Book, joint_guarantee, removals_left, worst_guarantee, worst_loss
 from shardgraph.forget.config import Config
 from shardgraph.forget.manifest import Manifest
 from shardgraph.learn.fingerprint import Numerics
@@ -48,6 +48,7 @@ def _numbers(book: Book, terms: PrivacyTerms, groups: int) -> dict[str, Any]:
     found, (loss, loss_method) = worst_guarantee(book, terms), worst_loss(book, terms)
     return asdict(found) | {
         "groups": groups,
+        "together": asdict(joint_guarantee(book, terms)),
         "budget": asdict(terms.budget) | {"vacuous": terms.budget.vacuous},
         "epsilon": terms.epsilon,
         "delta": terms.delta,
@@ -57,15 +58,20 @@ def _numbers(book: Book, terms: PrivacyTerms, groups: int) -> dict[str, Any]:
 
 def _words(numbers: dict[str, Any], terms: PrivacyTerms, *, withdrawn: bool) -> str:
     groups = "1 group" if numbers["groups"] == 1 else f"{numbers['groups']} groups"
-    gone = "1 sample" if numbers["removed"] == 1 else f"{numbers['removed']} samples"
-    close = (
-        f"{groups} with private edges, (alpha, beta) = ({numbers['alpha']:.4g}, {numbers['beta']:.3g})-close to ones "
-        f"that never saw the {gone} removed since they were built (by {numbers['method']}; a "
-        f"sample has lost epsilon {numbers['sample_loss']['epsilon']:.3g} at delta {terms.delta:g}; "
-        f"budget {terms.budget})"
+    close = f"{groups} with private edges, {_close(numbers)} removed since they were built"
+    if numbers["together"]["removed"] != numbers["removed"]:
+        close += f", in every set of groups that share samples; all sets together {_close(numbers['together'])}"
+    close += (
+        f" (by {numbers['method']}; a sample has lost epsilon {numbers['sample_loss']['epsilon']:.3g} at delta "
+        f"{terms.delta:g} to the adapters of other shards; budget {terms.budget} for each set)"
     )
     rest = "the prototypes and the groups without private edges equal, byte for byte, a build from the retained samples"
     if withdrawn:
         out = "every adapter that used the data directly is out of service"
         return f"withdrawn, private: {out}; of those left, {close}; {rest}"
     return f"private: {close}; {rest}"
+
+
+def _close(found: dict[str, Any]) -> str:
+    gone = "1 sample" if found["removed"] == 1 else f"{found['removed']} samples"
+    return f"(alpha, beta) = ({found['alpha']:.4g}, {found['beta']:.3g})-close to ones that never saw the {gone}"

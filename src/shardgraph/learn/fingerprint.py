@@ -1,6 +1,7 @@
 """The numerics fingerprint: everything about this machine that can change the last bit of a result."""
 
 import platform
+from dataclasses import replace
 from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
@@ -8,9 +9,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from shardgraph.digest import canonical_json, digest
+from shardgraph.data.samples import Samples
+from shardgraph.digest import canonical_json, digest, generator
 from shardgraph.errors import ConfigError
-from shardgraph.learn.group import ALGORITHM
+from shardgraph.learn.group import ALGORITHM, train_group
+from shardgraph.learn.recipe import LINEAR, Recipe
 
 Numerics = dict[str, str]
 """A fingerprint: names and values; equal ones promise equal bytes."""
@@ -35,6 +38,7 @@ def difference(ours: Numerics, theirs: Numerics, here: str = "here") -> str:
 @lru_cache(maxsize=2)
 def _facts(device: str) -> tuple[tuple[str, str], ...]:
     values = {"machine": platform.machine(), "torch": torch.__version__, "numpy": np.__version__}
+    values |= {"arithmetic": arithmetic()}
     if device == "cuda":
         if not torch.cuda.is_available():
             raise ConfigError("device 'cuda' was asked for, but torch finds no GPU here: choose cpu, or leave it out")
@@ -44,6 +48,19 @@ def _facts(device: str) -> tuple[tuple[str, str], ...]:
         values |= {"kind": "cpu", "device": _cpu_model(), "capability": torch.backends.cpu.get_cpu_capability()}
         values |= {"path": f"float32-one-thread/{ALGORITHM}"}
     return tuple(sorted(values.items()))
+
+
+@lru_cache(maxsize=1)
+def arithmetic() -> str:
+    """What a small training gives here: libraries choose their instructions by settings that no version tells."""
+    rng = generator(0, "arithmetic")
+    ids, labels = zip(*((f"{i:02d}", "abc"[i % 3]) for i in range(48)), strict=True)
+    tokens, features = rng.standard_normal((48 * 5, 192)), rng.standard_normal((48, 192))
+    offsets = np.arange(49, dtype=np.int64) * 5
+    samples = Samples(ids, labels, tokens.astype(np.float32), offsets, features.astype(np.float32))
+    recipes = (Recipe(epochs=2, projection="random"), replace(LINEAR, epochs=2))
+    trained = [train_group("arithmetic", samples, ("a", "b"), recipe, 0).to_bytes() for recipe in recipes]
+    return digest("arithmetic", *trained)[:16]
 
 
 def _cpu_model() -> str:

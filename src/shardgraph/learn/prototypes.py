@@ -19,6 +19,7 @@ from shardgraph.data.samples import Samples
 from shardgraph.data.tensorfile import pack_strings, pieces, unpack, unpack_strings
 from shardgraph.digest import Raw, digest_of_pieces
 from shardgraph.learn.expansion import expand
+from shardgraph.learn.numerics import denormals
 
 SCALE = 2**15
 MANY = 2048  # rows that are summed at a time
@@ -29,9 +30,10 @@ BLOCK = 2**20  # rows of one product: float64 products of integers are exact whi
 
 def quantise(features: np.ndarray) -> np.ndarray:
     """Normalised features [n, F] as integers; each row depends on itself alone."""
-    x = features.astype(np.float64)
-    norms = lengths(x)
-    return np.rint(x / np.where(norms > 0, norms, 1)[:, None] * SCALE).astype(np.int64)
+    with denormals():
+        x = features.astype(np.float64)
+        norms = lengths(x)
+        return np.rint(x / np.where(norms > 0, norms, 1)[:, None] * SCALE).astype(np.int64)
 
 
 def lengths(x: np.ndarray) -> np.ndarray:

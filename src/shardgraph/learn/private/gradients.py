@@ -55,7 +55,7 @@ class LinearGradients:
         return self.slope.square() * torch.linalg.vecdot(self.inputs, self.inputs).unsqueeze(1)
 
     def weighted(self, weights: Tensor) -> Tensor:
-        return (_cleared(self.slope, weights) * weights).T.mm(self.inputs).unsqueeze(0)
+        return (_cleared(self.slope, weights) * weights).T.mm(_finite(self.inputs)).unsqueeze(0)
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class OwnedGradients:
         total = self.slope.new_zeros(1, self.slope.shape[1], self.inputs[0].shape[1])
         scaled = _cleared(self.slope, weights) * weights
         for inputs, mine in zip(self.inputs, self.adapters, strict=True):
-            total[0, mine] = scaled[:, mine].T @ inputs
+            total[0, mine] = scaled[:, mine].T @ _finite(inputs)
         return total
 
 
@@ -164,6 +164,11 @@ class QueryJacobian:
             return torch.linalg.vecdot(grad, grad).sum(0)
         laid = grad.permute(1, 2, 0, 3).flatten(2) @ self.attention.wq.T
         return torch.linalg.vecdot(laid, laid)
+
+
+def _finite(inputs: Tensor) -> Tensor:
+    """Inputs with zeros in rows that are not finite, whose weights are 0."""
+    return torch.where(inputs.isfinite().all(dim=1, keepdim=True), inputs, 0.0)
 
 
 def _cleared(x: Tensor, weights: Tensor) -> Tensor:

@@ -80,7 +80,8 @@ def private_gradient(
 ) -> Tensor:
     """[k, C, r]: the only way from a private sample to a parameter. The noise comes whoever was chosen, or nobody."""
     rows = torch.from_numpy(np.flatnonzero(noise.chosen(privacy.rate, len(masks.private))))
-    owners, total = torch.from_numpy(masks.owner), parameters.new_zeros(*parameters.shape[:2], model.width)
+    owners = torch.from_numpy(masks.owner)
+    total = torch.zeros(*parameters.shape[:2], model.width, dtype=torch.float64)  # so that adding rounds nothing away
     for part in rows.split(CHUNK) if len(rows) else ():
         gradients = model.private(parameters, part)
         total += gradients.weighted(clip_weights(gradients.squared, owners, privacy.owner_clip))
