@@ -103,6 +103,18 @@ def test_finite_numbers_that_need_a_wider_type_are_called_that(dtype, factor):
         check(from_arrays(X, ["a", "b"], dtype=dtype))
 
 
+@pytest.mark.parametrize("part", ["tokens", "features"])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_numbers_whose_squares_leave_float32_are_refused(part, sign):
+    fine = from_arrays(np.full((3, 4), sign * 2.0**40), ["a", "b", "a"], dtype="float32")
+    assert check(fine) is fine
+    large = getattr(fine, part).copy()
+    large[1, 2] = sign * 2.0**41
+    with pytest.raises(InputError, match=r"within 2\^40, got larger ones in '1'") as caught:
+        check(replace(fine, **{part: large}))
+    assert caught.value.ids == ("1",)
+
+
 def test_an_id_twice_is_an_error_of_its_own():
     with pytest.raises(DuplicateSample):
         check(BAD["an id twice"][0]())

@@ -5,7 +5,16 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shardgraph.forget.charges import GONE, Book, Charge, removals_left, spend, worst_guarantee
+from shardgraph.forget.charges import (
+    GONE,
+    Book,
+    Charge,
+    joint_guarantee,
+    removals_left,
+    spend,
+    worst_guarantee,
+    worst_loss,
+)
 from shardgraph.learn.private.accounting import Mechanism
 from shardgraph.learn.private.budget import PAPER
 from shardgraph.learn.private.recipe import PrivateRecipe
@@ -44,6 +53,23 @@ def test_a_book_survives_json_and_keeps_its_releases_when_shards_go(reads, kept)
     names = {name for name, _ in left.releases.builds} | {shard for read in left.reads.values() for shard in read}
     assert all(name in kept or name.startswith(GONE) for name in names)
     assert left.present(kept) == left
+
+
+def test_who_read_a_shard_that_is_gone_stays_together():
+    """a, b and c are close only jointly: what left was known to all of them."""
+    book = (
+        Book().begun({"a": ["s", "x"], "b": ["s", "y"], "c": ["s"]}, BUILD).charged([Charge("s", 3, ("a", "b", "c"))])
+    )
+    left = book.present({"a", "b", "c", "x", "y"})
+    assert left.cliques() == book.cliques() and worst_guarantee(left, TERMS) == worst_guarantee(book, TERMS)
+    assert worst_loss(left, TERMS) == worst_loss(book, TERMS)
+    assert set(removals_left(left, TERMS, "abc")) == {"x", "y"}, "nothing can leave a shard that is gone"
+
+
+def test_sets_that_share_nothing_are_close_together_by_the_sum_of_what_left():
+    charged = RING.charged([Charge("b", 1, ("a",)), Charge("c", 2, ("b",))])
+    together = joint_guarantee(charged, TERMS)
+    assert together.removed == 3 and together.alpha > worst_guarantee(charged, TERMS).alpha
 
 
 def test_a_build_has_a_number_of_its_own_and_settles_what_was_charged_when_it_is_done():

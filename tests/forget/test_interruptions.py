@@ -6,6 +6,7 @@ from itertools import count
 
 import pytest
 
+from shardgraph.errors import DamagedFile
 from shardgraph.forget.request import ForgetRequest
 from shardgraph.forget.workspace import Workspace
 from shardgraph.graph import Bilevel, BilevelAcross, BySource
@@ -235,3 +236,27 @@ def test_a_training_interrupted_between_steps_goes_on_where_it_was(create, when)
     workspace.train(BySource(), QUICK)
     assert ("training", 0, 3 if when == "placing" else 1) in steps
     assert workspace.verify(full=True).ok
+
+
+def test_a_training_that_fails_again_ends_its_request_as_an_instant_one_and_blocks_nobody(create):
+    def stop(what, done, of):
+        if what == "training":
+            raise KeyboardInterrupt
+
+    with create(classes=LABELS) as workspace:
+        workspace.add(embed(ROWS))
+        workspace.train(BySource(safe=("ann",)), QUICK)
+    mine = {source: [row.id for row in ROWS[:16] if row.source == source] for source in ("ann", "bob", "web")}
+    with Workspace(workspace.root, workers=1, progress=stop) as again, pytest.raises(KeyboardInterrupt):
+        again.forget(ForgetRequest(samples=(mine["bob"][0],)))
+    path = workspace.store.path("shard:ann")
+    path.write_bytes(path.read_bytes()[:-1] + b"?")
+    with Workspace(workspace.root, workers=1) as again:
+        (certificate,) = again.resume()
+        assert (certificate.event, certificate.missing) == ("instant", 1)
+        assert again.status()["groups"] == {"serving": 2, "missing": 1}
+        with pytest.raises(DamagedFile, match=path.name):
+            again.repair()
+        again.forget(ForgetRequest(samples=(mine["web"][0],)), instant=True)
+        assert again.forget(ForgetRequest(sources=("ann",))).event == "forget", "what was damaged can leave, too"
+        assert again.verify(full=True).ok

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from shardgraph.data.catalogue import Catalogue
 from shardgraph.data.files import scratch_file
-from shardgraph.errors import ConfigError, GraphError, InputError, WorkspaceError
+from shardgraph.errors import ConfigError, DamagedFile, GraphError, InputError, WorkspaceError
 from shardgraph.forget.build import tasks_for, wanted_groups
 from shardgraph.forget.certificate import Certificate, certificate_path, check_certificate
 from shardgraph.forget.charges import GONE, Book
@@ -506,6 +506,35 @@ def test_a_training_that_spends_the_budget_is_refused_and_forgetting_never_is(cr
     assert workspace.status()["privacy"]["shards"]["bob"]["left"] == 0, "every request trains anew what used it"
     workspace.train(budget=PAPER)
     assert workspace.status()["waiting"] == 0
+
+
+def test_plain_groups_that_get_somebody_to_read_privately_are_counted_before_they_are_trained(create):
+    rows = [row for row in ROWS if row.source != "bob"]
+    workspace = made(create, edges(private=("wa", "ab", "wb")), GIVEN, rows)
+    assert builds(workspace) == {"web": 1}, "ann has nobody to read yet"
+    workspace.train(budget=Budget(1.0, 1.0))
+    workspace.add(embed([row for row in ROWS if row.source == "bob"]))
+    with pytest.raises(WorkspaceError, match="is spent"):
+        workspace.train()
+    assert builds(workspace) == {"web": 1}
+
+
+def test_a_damaged_neighbour_is_found_before_anything_is_released(create):
+    workspace = made(create)
+    path = workspace.store.path("shard:bob")
+    path.write_bytes(path.read_bytes()[:-1] + b"?")
+    with pytest.raises(DamagedFile, match="shard:bob"):
+        workspace.forget(of("ann"))
+    assert builds(workspace) == dict.fromkeys(SOURCES, 1)
+
+
+def test_a_certificate_tells_what_all_sets_of_groups_lose_together(create):
+    workspace = made(create, edges(private=("ab", "bw", "wa")), GIVEN)
+    gone = tuple(of(source).samples[0] for source in SOURCES)
+    privacy = workspace.forget(ForgetRequest(samples=gone[:1])).privacy
+    assert privacy["removed"] == privacy["together"]["removed"] == 1
+    stay = made(create, edges(private=("ab", "wb")), GIVEN, name="stay")
+    assert "all sets together" not in stay.forget(of("bob", 2)).guarantee
 
 
 def test_the_classifier_in_memory_keeps_no_ledger_and_refuses():

@@ -111,6 +111,20 @@ def test_a_request_can_wait_for_its_grace_unless_its_deadline_is_nearer(trained)
     assert trained.carry_out(grace=3600) == [urgent]
 
 
+def test_a_request_from_before_the_clock_was_set_back_is_due(trained, monkeypatch):
+    class Ahead(datetime):
+        @classmethod
+        def now(cls, tz=None):
+            return datetime.now(tz) + timedelta(days=1)
+
+    monkeypatch.setattr(queue, "datetime", Ahead)
+    number = ask(trained, BY_SOURCE["ann"][0].id)
+    monkeypatch.undo()
+    trained.withhold()
+    assert trained.carry_out(grace=60) == [number]
+    assert trained.request(number).state == queue.DONE
+
+
 def test_a_damaged_file_fails_its_own_request_and_no_other(trained):
     bad = ask(trained, BY_SOURCE["ann"][0].id)
     good = ask(trained, BY_SOURCE["bob"][0].id)

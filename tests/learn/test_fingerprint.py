@@ -1,6 +1,11 @@
+import os
+import subprocess
+import sys
+
+import pytest
 import torch
 
-from shardgraph.learn.fingerprint import difference, fingerprint, fingerprint_digest
+from shardgraph.learn.fingerprint import arithmetic, difference, fingerprint, fingerprint_digest
 
 
 def test_the_fingerprint_names_library_versions_and_the_machine():
@@ -18,3 +23,17 @@ def test_a_difference_is_named_with_both_values():
         == f"moon is 'unknown' here, was 'full'; torch is '{torch.__version__}' here, was '1.0'"
     )
     assert fingerprint_digest(tuple(ours.items())) != fingerprint_digest(tuple(theirs.items()))
+
+
+def elsewhere(**settings):
+    """The arithmetic of another process."""
+    code = "from shardgraph.learn.fingerprint import arithmetic; print(arithmetic())"
+    run = subprocess.run([sys.executable, "-c", code], env=os.environ | settings, capture_output=True, text=True)
+    return run.stdout.strip()
+
+
+@pytest.mark.skipif(not torch.backends.mkl.is_available(), reason="the setting is one of MKL's")
+def test_instructions_that_a_setting_chooses_are_part_of_the_fingerprint():
+    assert fingerprint()["arithmetic"] == arithmetic() == elsewhere(OMP_NUM_THREADS="2", TZ="Asia/Tokyo")
+    if torch.backends.cpu.get_cpu_capability() != "DEFAULT":
+        assert elsewhere(MKL_CBWR="COMPATIBLE") != arithmetic()

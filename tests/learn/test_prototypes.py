@@ -1,7 +1,10 @@
 """Prototypes: integer sums, so that what leaves leaves nothing."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -103,3 +106,16 @@ def test_the_length_of_a_row_does_not_depend_on_its_company(width):
     x = np.random.default_rng(width).normal(size=(13, width))
     alone = np.concatenate([lengths(row[None]) for row in x])
     assert lengths(x).tolist() == alone.tolist() == lengths(x[::-1].copy())[::-1].tolist()
+
+
+def test_a_caller_that_flushes_the_smallest_numbers_to_zero_changes_no_bit():
+    few = embed(many(6), dim=8, most_tokens=2)
+    small = replace(few, features=few.features * np.float32(1e-39), tokens=few.tokens.astype(np.float32) * 1e-39)
+    expected = total([small], second_order=True, expansion=2).to_bytes()
+    if not torch.set_flush_denormal(True):
+        pytest.skip("this processor has no such mode")
+    try:
+        assert total([small], second_order=True, expansion=2).to_bytes() == expected
+        assert (torch.tensor(2.0**-140) * 1).item() == 0, "the caller's setting is as it was"
+    finally:
+        torch.set_flush_denormal(False)

@@ -11,7 +11,7 @@ from torch.func import grad, vmap
 from shardgraph.learn import masked
 from shardgraph.learn.attention import frozen_attention
 from shardgraph.learn.inca import Keys, project
-from shardgraph.learn.private.gradients import LinearGradients, clip_weights, inca_gradients
+from shardgraph.learn.private.gradients import LinearGradients, OwnedGradients, clip_weights, inca_gradients
 from shardgraph.learn.recipe import Recipe
 from tests.learn_private.problems import make_samples
 
@@ -122,3 +122,17 @@ def test_an_inca_gradient_that_is_not_finite_counts_as_zero_for_its_owner_alone(
     total = found.weighted(clip_weights(found.squared, torch.tensor([0, 1, 2]), 1.0))
     assert total.isfinite().all()
     assert total[:, 1].abs().max() == 0 and total[:, [0, 2]].abs().max() > 0
+
+
+@pytest.mark.parametrize("owned", [False, True], ids=["all directions", "directions of its owners"])
+def test_a_linear_sample_that_is_not_finite_counts_as_zero(owned):
+    slope, inputs = torch.randn(SAMPLES, CLASSES), torch.randn(SAMPLES, DIM)
+    whole, owners = torch.cat([inputs, torch.full((1, DIM), torch.nan)]), torch.tensor([0, 0, 1])
+    slopes = torch.cat([slope, torch.full((1, CLASSES), torch.nan)])
+
+    def total(slope: Tensor, inputs: Tensor) -> Tensor:
+        adapters = [torch.tensor([0, 1]), torch.tensor([2])]
+        found = OwnedGradients(slope, [inputs, inputs], adapters) if owned else LinearGradients(slope, inputs)
+        return found.weighted(clip_weights(found.squared, owners, 1.0))
+
+    assert torch.equal(total(slopes, whole), total(slope, inputs))

@@ -85,7 +85,7 @@ def train(
         ),
     ] = False,
     epsilon: Annotated[
-        float | None, typer.Option(rich_help_panel=PRIVATE, help="What one sample may lose to the whole model.")
+        float | None, typer.Option(rich_help_panel=PRIVATE, help="What one sample may lose to other shards' adapters.")
     ] = None,
     delta: Annotated[
         float | None, typer.Option(rich_help_panel=PRIVATE, help="The chance that this fails; far below 1/n.")

@@ -31,7 +31,7 @@ class Guarantee:
 
 
 def sample_loss(releases: Releases, readers: Iterable[str], delta: float) -> tuple[float, str]:
-    """What a sample that `readers` use privately has lost over the whole model: (epsilon, method) at `delta`."""
+    """What a sample that `readers` use privately has lost to all of them: (epsilon, method) at `delta`."""
     return epsilon(releases.mechanisms(readers), delta)
 
 

@@ -13,7 +13,8 @@ from shardgraph.learn.private.recipe import PrivateRecipe
 class PrivacyTerms:
     """The terms on which adapters learn over private edges; the first training fixes all but the budget.
 
-    epsilon, delta   what one sample may lose to the whole model when every group was built once
+    epsilon, delta   what one sample may lose to the adapters of other shards when every group of the first training was
+                     built once; later builds and later readers add to it
     budget           how far from never-saw adapters may be after removals, before they are built anew
     every            whether every edge of the graph is private, or those alone to which the graph gives a weight
     recipe           the public constants of training; the first training finds the noise, unless it is given
