@@ -89,6 +89,19 @@ def test_a_first_training_releases_every_group_once(create):
     assert builds(workspace) == dict.fromkeys(SOURCES, 1), "nothing was missing, so nothing was released"
 
 
+def test_the_noise_is_for_the_samples_that_most_groups_read(create):
+    workspace = made(create, edges(private=("ab", "wb", "wa")), GIVEN)
+    assert workspace.status()["privacy"]["sample_loss"]["epsilon"] <= 2.0
+
+
+def test_a_training_with_too_many_samples_for_delta_is_refused(create):
+    """delta must stay below one over their number."""
+    workspace = made(create, terms=PrivacyTerms(2.0, 0.9 / 24, PAPER, recipe=STEPS))
+    workspace.add(embed([row._replace(id=f"late {row.id}") for row in ROWS[:24]]))
+    with pytest.raises(InputError, match="delta must be below"):
+        workspace.train()
+
+
 def test_a_request_retrains_those_who_used_it_directly_and_charges_the_others(create):
     workspace = made(create)
     before = {name: model_bytes(workspace, name) for name in SOURCES}
