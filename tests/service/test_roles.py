@@ -103,6 +103,29 @@ def test_an_owner_sees_and_asks_for_its_own_alone(root, tokens):
         assert (mine["state"], mine["certificate"]) == ("done", 2)
 
 
+def test_an_owner_cannot_tell_what_others_have_from_what_was_never_here(root, tokens):
+    gone, there = BY_SOURCE["bob"][:2]
+    asked = [
+        {"samples": ["never here"]},
+        {"samples": [gone.id]},
+        {"samples": [there.id]},
+        {"samples": [BY_SOURCE["ann"][0].id, "never here"]},
+        {"samples": [BY_SOURCE["ann"][0].id, gone.id]},
+        *({kind: [name]} for kind in ("labels", "subjects", "sources", "shards") for name in ("never here", "bob")),
+        {"labels": ["ant"]},
+        {"subjects": ["p1"]},
+    ]
+    with running(root) as service:
+        assert service("POST", "/requests", tokens["operator"], json={"samples": [gone.id]}).status_code == 202
+        while_it_waits = [service("POST", "/requests/preview", tokens["owner"], json=what) for what in asked]
+        service.work()
+        later = [
+            service("POST", path, tokens["owner"], json=w) for path in ("/requests", "/requests/preview") for w in asked
+        ]
+        answers = {(one.status_code, one.text) for one in while_it_waits + later}
+    assert len(answers) == 1 and answers.pop()[0] == 404
+
+
 def test_a_revoked_token_is_worthless_at_once(root, tokens):
     with running(root) as service:
         assert service("GET", "/status", tokens["auditor"]).status_code == 200
