@@ -65,8 +65,8 @@ class Running:
 
 
 @contextmanager
-def running(root: Path) -> Iterator[Running]:
-    """Serve a workspace on a free port of loopback."""
+def running(root: Path, until: str = "/ready") -> Iterator[Running]:
+    """Serve a workspace on a free port of loopback, once `until` answers well."""
     hands = ByHand(root)
     app = create_app(root, hands)
     listener = listening("127.0.0.1", 0)
@@ -75,7 +75,7 @@ def running(root: Path) -> Iterator[Running]:
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
     service = Running(root, app, hands, f"http://127.0.0.1:{listener.getsockname()[1]}")
-    while service("GET", "/ready").status_code != 200 and thread.is_alive():
+    while service("GET", until).status_code != 200 and thread.is_alive():
         time.sleep(0.02)
     yield service
     service.client.close()

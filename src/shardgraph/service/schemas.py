@@ -3,14 +3,17 @@
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from shardgraph.forget.queue import Entry
 from shardgraph.forget.request import ForgetRequest
 
 MOST_NAMES, MOST_SAMPLES = 10_000, 4096
+MOST_TOKENS, MOST_TOKENS_EACH = 65_536, 4096  # of a call, and of one of its samples
 Name = Annotated[str, Field(min_length=1, max_length=1024)]
-Names = Annotated[list[Name], Field(max_length=MOST_NAMES)]
+Names = Annotated[list[Name], Field(max_length=MOST_NAMES, fail_fast=True)]  # an error for each would take long
+Numbers = Annotated[list[float], Field(fail_fast=True)]
+Tokens = Annotated[list[Numbers], Field(max_length=MOST_TOKENS_EACH, fail_fast=True)]
 StateName = Literal["received", "instant", "erasing", "retraining", "verified", "done", "failed", "cancelled"]
 
 
@@ -27,6 +30,14 @@ class Strict(BaseModel):
     """What a caller sends: names that are not known are refused."""
 
     model_config = ConfigDict(extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _few(cls, sent: Any) -> Any:
+        """Refuse many strange names at once: an error for each would hold everybody up."""
+        if isinstance(sent, dict) and len(sent) > len(cls.model_fields):
+            raise ValueError(f"these names are read here and no others: {', '.join(cls.model_fields)}")
+        return sent
 
 
 class Selection(Strict):
@@ -112,8 +123,8 @@ class Tickets(BaseModel):
 class Embeddings(Strict):
     """Embeddings to predict: `tokens` [n][t][d], or `features` [n][d] where each is its sample's one token, or both."""
 
-    tokens: list[list[list[float]]] | None = Field(None, max_length=MOST_SAMPLES)
-    features: list[list[float]] | None = Field(None, max_length=MOST_SAMPLES)
+    tokens: Annotated[list[Tokens], Field(max_length=MOST_SAMPLES, fail_fast=True)] | None = None
+    features: Annotated[list[Numbers], Field(max_length=MOST_SAMPLES, fail_fast=True)] | None = None
     top: int = Field(1, ge=1, le=1000, description="How many classes to name, the best first.")
     model_config = ConfigDict(
         extra="forbid", json_schema_extra={"examples": [{"features": [[0.1, 0.2, 0.3, 0.4]], "top": 3}]}
@@ -123,7 +134,9 @@ class Embeddings(Strict):
 class Texts(Strict):
     """Texts to predict, for a workspace whose backbone takes texts."""
 
-    texts: list[Annotated[str, Field(max_length=100_000)]] = Field(min_length=1, max_length=256)
+    texts: Annotated[
+        list[Annotated[str, Field(max_length=100_000)]], Field(min_length=1, max_length=256, fail_fast=True)
+    ]
     top: int = Field(1, ge=1, le=1000)
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"texts": ["a letter"], "top": 2}]})
 
