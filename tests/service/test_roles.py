@@ -8,7 +8,7 @@ from shardgraph.forget.workspace import Workspace
 from shardgraph.graph import Complete
 from shardgraph.service.tokens import ROLES, create_token, revoke_token
 from tests.service.conftest import BY_SOURCE, ROWS, running
-from tests.strategies import QUICK, embed
+from tests.strategies import LABELS, QUICK, RING, embed
 
 OPEN = {"owner", "operator", "consumer", "auditor", "none"}
 ASKERS, READERS = {"owner", "operator"}, {"owner", "operator", "auditor"}
@@ -124,6 +124,32 @@ def test_an_owner_cannot_tell_what_others_have_from_what_was_never_here(root, to
         ]
         answers = {(one.status_code, one.text) for one in while_it_waits + later}
     assert len(answers) == 1 and answers.pop()[0] == 404
+
+
+def test_why_a_request_failed_is_not_told_to_its_owner(fast_path):
+    root = fast_path / "ws"
+    with Workspace.create(root, seed=0, classes=LABELS, workers=1) as workspace:
+        workspace.add(embed(ROWS))
+        workspace.train(RING, QUICK)  # ann's group learns from bob, too
+        owner = create_token(workspace.catalogue, "ann", "owner", ("ann",))
+        operator = create_token(workspace.catalogue, "op", "operator")
+        path = workspace.store.path("shard:bob")
+    with running(root) as service:
+        key = {"Idempotency-Key": "a key"}
+        assert service("POST", "/requests", owner, json=MINE, headers=key).status_code == 202
+        path.write_bytes(path.read_bytes()[:-1])
+        service.work()
+        said = service("GET", "/requests/1", operator).json()
+        assert said["state"] == "failed" and "bob" in said["failure"]
+        assert "bob" in service("GET", "/requests/1/events", operator).text
+        answers = [
+            service("GET", "/requests/1", owner),
+            service("GET", "/requests", owner),
+            service("GET", "/requests/1/events", owner),
+            service("POST", "/requests", owner, json=MINE, headers=key),
+        ]
+        for answer in answers:
+            assert "ask the operator" in answer.text and "bob" not in answer.text and "shards" not in answer.text
 
 
 def test_a_revoked_token_is_worthless_at_once(root, tokens):

@@ -11,7 +11,7 @@ from shardgraph.forget.queue import Entry, Submission
 from shardgraph.forget.request import ForgetRequest
 from shardgraph.service.access import Asker, Operator, Reader, TheOffice
 from shardgraph.service.office import Office
-from shardgraph.service.owning import check_owned, nonces_for, own_only
+from shardgraph.service.owning import as_seen, check_owned, nonces_for, own_only
 from shardgraph.service.problems import documented
 from shardgraph.service.schemas import Ask, Nonces, Opening, Preview, Selection, StateName, Ticket, Tickets
 from shardgraph.service.timing import expected_seconds
@@ -41,9 +41,9 @@ def submit(what: Ask, who: Asker, office: TheOffice, idempotency_key: Key = None
     if key and (before := queue.repeated(office.reader.catalogue, key)):
         if before[1] != body:
             raise HTTPException(409, "this Idempotency-Key came before, with another request")
-        return Ticket.of(office.accepted(before[0]))
+        return Ticket.of(as_seen(office.accepted(before[0]), who))
     request = chosen(office, what, who, what.reason)
-    return Ticket.of(office.submit(Submission(request, who.name, what.deadline, key, body)))
+    return Ticket.of(as_seen(office.submit(Submission(request, who.name, what.deadline, key, body)), who))
 
 
 @router.get("", responses=documented(401, 403, 422))
@@ -60,7 +60,7 @@ def listing(
     found = queue.listed(office.reader.catalogue, states=state, asker=asker, after=after, limit=limit + 1)
     page = found[:limit]
     more = page[-1].number if len(found) > limit else None
-    return Tickets(requests=[Ticket.of(entry) for entry in page], next=more)
+    return Tickets(requests=[Ticket.of(as_seen(entry, who)) for entry in page], next=more)
 
 
 @router.get("/{number}", responses=REFUSED)
@@ -108,12 +108,12 @@ def previewed(office: Office, request: ForgetRequest, who: Caller, *, twins: boo
 
 
 def entry_for(office: Office, number: int, who: Caller) -> Entry:
-    """An entry that this caller may see; what it may not see is not there."""
+    """An entry as this caller may see it; what it may not see is not there."""
     catalogue = office.reader.catalogue
     asker = catalogue.one("SELECT asker FROM queue WHERE number = ?", number)
     if asker is None or (who.role == OWNER and asker != (who.name,)):
         raise HTTPException(404, f"there is no request {number}")
-    return queue.find(catalogue, number)
+    return as_seen(queue.find(catalogue, number), who)
 
 
 def certified(office: Office, number: int, who: Caller) -> int:

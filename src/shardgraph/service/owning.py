@@ -1,14 +1,21 @@
 """What an owner may ask for: samples of its own sources. Others' are, to an owner, not there."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from shardgraph.errors import UnknownSample
 from shardgraph.forget import queue
 from shardgraph.forget.certificate import opens
 from shardgraph.forget.plan import selected
+from shardgraph.forget.queue import Entry
 from shardgraph.forget.request import ForgetRequest
 from shardgraph.forget.workspace import Workspace
 from shardgraph.service.tokens import OWNER, Caller
+
+FAILED = (
+    "it could not be carried out, and what it names stays out of service; the operator is told why, and can try again: "
+    "ask the operator, with this request's number"
+)
 
 
 def check_owned(workspace: Workspace, who: Caller, request: ForgetRequest) -> None:
@@ -46,6 +53,12 @@ def may_know(workspace: Workspace, who: Caller, kind: str, name: str) -> bool:
     if who.role != OWNER or (kind == "sources" and name in who.sources):
         return True
     return queue.asked_by(workspace.catalogue, who.name, workspace.secrets.mark(kind, name))
+
+
+def as_seen(entry: Entry, who: Caller | None) -> Entry:
+    """An entry as the caller may see it: why it failed may name others' data, and is not for its owner."""
+    hidden = entry.failure and (who is None or who.role == OWNER)
+    return replace(entry, failure=FAILED) if hidden else entry
 
 
 def nonces_for(workspace: Workspace, who: Caller, certificate: int, samples: Sequence[str]) -> dict[str, str]:

@@ -102,7 +102,7 @@ class Ticket(BaseModel):
     reason: str
     samples: int
     certificate: int | None = Field(description="Its certificate, once it is written; several requests may share one.")
-    failure: str = Field(description="Why it failed; what it names stays out of service.")
+    failure: str = Field(description="Why it failed, to an owner only that it did; what it names stays out of service.")
     history: list[Move] = []
 
     @classmethod
