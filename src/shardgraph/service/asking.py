@@ -26,13 +26,13 @@ Key = Annotated[
 REFUSED = documented(401, 403, 404, 422)
 
 
-@router.post("/preview", responses=documented(401, 403, 404, 409, 422))
+@router.post("/preview", responses=documented(401, 403, 404, 409, 413, 422, 503))
 def preview(what: Selection, who: Asker, office: TheOffice) -> Preview:
     """What a forget would rebuild, and which twins would stay; changes nothing."""
     return previewed(office, chosen(office, what, who), who)
 
 
-@router.post("", status_code=202, responses=documented(401, 403, 404, 409, 422, 503))
+@router.post("", status_code=202, responses=documented(401, 403, 404, 409, 413, 422, 503))
 def submit(what: Ask, who: Asker, office: TheOffice, idempotency_key: Key = None) -> Ticket:
     """Accept a forget request: when this answers, nothing that saw the data is served any more."""
     mark = office.reader.secrets.mark
@@ -69,14 +69,14 @@ def look(number: Number, who: Reader, office: TheOffice) -> Ticket:
     return Ticket.of(entry_for(office, number, who))
 
 
-@router.post("/{number}/cancel", responses=documented(401, 403, 404, 409, 422, 503))
+@router.post("/{number}/cancel", responses=documented(401, 403, 404, 409, 413, 422, 503))
 def cancel(number: Number, who: Asker, office: TheOffice) -> Ticket:
     """Take a request back, until its erasing starts; what was withheld for it is served again."""
     entry_for(office, number, who)
     return Ticket.of(office.cancel(number))
 
 
-@router.post("/{number}/retry", responses=documented(401, 403, 404, 409, 422, 503))
+@router.post("/{number}/retry", responses=documented(401, 403, 404, 409, 413, 422, 503))
 def retry(number: Number, who: Operator, office: TheOffice) -> Ticket:
     """Let a failed request try again, once what it complained of is mended."""
     entry_for(office, number, who)
@@ -91,7 +91,7 @@ def certificate(number: Number, who: Reader, office: TheOffice) -> dict[str, Any
     return JSONResponse(found.to_json(), headers={"Content-Disposition": name})  # type: ignore[return-value]
 
 
-@router.post("/{number}/nonces", responses=documented(401, 403, 404, 409, 422))
+@router.post("/{number}/nonces", responses=documented(401, 403, 404, 409, 413, 422))
 def nonces(number: Number, what: Opening, who: Asker, office: TheOffice) -> Nonces:
     """The nonces that open samples' entries in the request's certificate, for the one who asked."""
     found = certified(office, number, who)
@@ -100,11 +100,12 @@ def nonces(number: Number, what: Opening, who: Asker, office: TheOffice) -> Nonc
 
 def previewed(office: Office, request: ForgetRequest, who: Caller, *, twins: bool = True) -> Preview:
     """The figures of a request that this caller may make, and the twins that it may know of: finding them reads all."""
-    orders, reader = office.reader.plan(request), office.reader
-    ids = {row.id for row in orders.rows} if twins else set()
-    others = sorted({twin.other for twin in reader.twins(ids)} - ids) if ids else []
-    figures = orders.to_json() | {"twins": own_only(reader, who, others)}
-    return Preview(**figures, seconds=expected_seconds(reader.catalogue))
+    with office.previews.one():
+        orders, reader = office.reader.plan(request), office.reader
+        ids = {row.id for row in orders.rows} if twins else set()
+        others = sorted({twin.other for twin in reader.twins(ids)} - ids) if ids else []
+        figures = orders.to_json() | {"twins": own_only(reader, who, others)}
+        return Preview(**figures, seconds=expected_seconds(reader.catalogue))
 
 
 def entry_for(office: Office, number: int, who: Caller) -> Entry:
@@ -130,7 +131,8 @@ def chosen(office: Office, what: Selection, who: Caller, reason: str = "") -> Fo
     check_owned(office.reader, who, request)
     if not what.twins:
         return request
-    wider = office.reader.with_twins(request)
+    with office.previews.one():
+        wider = office.reader.with_twins(request)
     more = own_only(office.reader, who, [name for name in wider.samples if name not in request.samples])
     return ForgetRequest(
         (*request.samples, *more), request.sources, request.subjects, request.shards, request.labels, reason
