@@ -12,8 +12,9 @@ from shardgraph.forget.certificate import Certificate, check_certificate, opens
 from shardgraph.forget.queue import Submission
 from shardgraph.forget.request import ForgetRequest
 from shardgraph.forget.workspace import Workspace
+from tests.forget import test_private_edges as private
 from tests.service.conftest import BY_SOURCE, ROWS, running
-from tests.strategies import never_saw, promised_files
+from tests.strategies import LABELS, embed, never_saw, promised_files
 
 QUERY = {"features": [[0.5] * 8], "top": 4}
 
@@ -33,7 +34,7 @@ def lines(service):
 def test_a_request_from_preview_to_certificate(service, fast_path):
     sample = BY_SOURCE["ann"][0].id
     plan = service("POST", "/requests/preview", json={"samples": [sample]}).json()
-    assert (plan["samples"], plan["groups_to_rebuild"], plan["seconds"]) == (1, 1, None)
+    assert (plan["samples"], plan["groups_to_rebuild"], plan["seconds"], plan["privacy"]) == (1, 1, None, None)
     answer = ask(service, sample, reason="consent withdrawn")
     assert answer.status_code == 202
     ticket = answer.json()
@@ -106,6 +107,16 @@ def test_the_same_key_gives_the_same_request(service):
     other = service("POST", "/requests", json={"samples": [ROWS[1].id]}, headers=headers)
     assert other.status_code == 409
     assert len(service("GET", "/requests").json()["requests"]) == 1
+
+
+def test_a_preview_says_what_private_edges_spend(fast_path):
+    with Workspace.create(fast_path / "ws", seed=0, classes=LABELS, workers=1) as workspace:
+        workspace.add(embed(ROWS))
+        workspace.train(private.CLIQUE, private.QUICK, privacy=private.TERMS)
+        wanted = workspace.plan(ForgetRequest(samples=(ROWS[0].id,))).to_json()["privacy"]
+    with running(fast_path / "ws") as service:
+        found = service("POST", "/requests/preview", json={"samples": [ROWS[0].id]}).json()["privacy"]
+    assert found == wanted and found["groups_charged"] == 2 and found["after"]["removed"] == 1
 
 
 def test_lists_have_filters_and_pages(service):

@@ -23,8 +23,9 @@ from shardgraph.service.problems import install
 
 ABOUT = """Forget requests, predictions and proofs of one workspace.
 
-From the moment a request is accepted no prediction is made with anything that saw its data; every prediction carries
-an opaque state id, and the ledger says what was served under it."""
+From the moment a request is accepted no prediction is made with anything that saw its data, but for groups that read
+it through private edges: those stay within their budget, and the preview and the certificate say how much of it is
+spent. Every prediction carries an opaque state id, and the ledger says what was served under it."""
 
 
 def create_app(root: Path, worker: Hands, originals: Path | None = None, *, grace: float = 0.0) -> FastAPI:

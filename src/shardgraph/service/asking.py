@@ -34,7 +34,8 @@ def preview(what: Selection, who: Asker, office: TheOffice) -> Preview:
 
 @router.post("", status_code=202, responses=documented(401, 403, 404, 409, 413, 422, 503))
 def submit(what: Ask, who: Asker, office: TheOffice, idempotency_key: Key = None) -> Ticket:
-    """Accept a forget request: when this answers, nothing that saw the data is served any more."""
+    """Accept a forget request: when this answers, nothing that saw the data is served any more; groups that read it
+    through private edges stay, within their budget."""
     mark = office.reader.secrets.mark
     key = mark("idempotency", who.name, idempotency_key) if idempotency_key else None
     body = mark("body", json.dumps(what.model_dump(mode="json"), sort_keys=True))

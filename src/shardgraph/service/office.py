@@ -6,6 +6,9 @@ for the second step while another is at it finds that its own entry was taken al
 
 Lock order: the desk's mutex, the model's or the counter's, never one within another, then the workspace's write lock,
 which only the worker and the counter take, then the catalogue's transactions.
+
+In a workspace with private edges "what saw" something are those that learned from it directly, and those that have no
+budget left for its removal.
 """
 
 import threading

@@ -68,6 +68,33 @@ class Ask(Selection):
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_ASK]})
 
 
+class Closeness(BaseModel):
+    """How close groups with private edges are to ones that never saw the samples removed since they were built."""
+
+    alpha: float = Field(examples=[4.0])
+    beta: float = Field(examples=[1e-9])
+    method: str = Field(examples=["formula/pld"])
+    removed: int = Field(examples=[2])
+
+
+class Bound(BaseModel):
+    """How far from that they may be."""
+
+    alpha: float = Field(examples=[10.0])
+    beta: float = Field(examples=[0.001])
+    name: str = Field(examples=["default"])
+
+
+class Privacy(BaseModel):
+    """What a forget spends of the budget of private edges."""
+
+    groups_charged: int = Field(description="Groups that used the samples privately, and stay in service.")
+    groups_over_budget: int = Field(description="Groups that are built anew, for they have no budget left for it.")
+    before: Closeness
+    after: Closeness
+    budget: Bound
+
+
 class Preview(BaseModel):
     """What a forget would do; nothing has changed."""
 
@@ -82,6 +109,7 @@ class Preview(BaseModel):
     already_forgotten: list[int] = Field(description="Certificates of what was forgotten before.")
     twins: list[str] = Field(description="Other samples with the same content, which would stay unless asked for.")
     seconds: float | None = Field(description="About how long, by the last requests; null before the first.")
+    privacy: Privacy | None = Field(None, description="What it spends; null in a workspace without private edges.")
 
 
 class Move(BaseModel):
