@@ -109,6 +109,30 @@ def test_the_same_key_gives_the_same_request(service):
     assert len(service("GET", "/requests").json()["requests"]) == 1
 
 
+def test_another_request_under_a_key_is_answered_alike_however_early_it_comes(service):
+    sent = [{"json": {"samples": [row.id]}, "headers": {"Idempotency-Key": "a key"}} for row in ROWS[:2]]
+    with ThreadPoolExecutor(2) as pool:
+        with service.app.state.office._entering:  # both have been looked for, and neither is entered
+            calls = [pool.submit(service, "POST", "/requests", **one) for one in sent]
+            assert not wait(calls, timeout=1).done
+        answers = {call.result().status_code: call.result().json() for call in calls}
+    assert sorted(answers) == [202, 409]
+    late = [service("POST", "/requests", **one) for one in sent]
+    assert {one.status_code: one.json() for one in late}[409] == answers[409]
+
+
+def test_a_deadline_that_is_past_is_refused_unless_the_request_came_before(service):
+    past = {"samples": [ROWS[0].id], "deadline": "2001-01-01T00:00:00Z"}
+    answer = service("POST", "/requests", json=past)
+    assert answer.status_code == 422 and "must lie ahead" in answer.json()["error"]
+    soon = {"samples": [ROWS[0].id], "deadline": (datetime.now(UTC) + timedelta(seconds=2)).isoformat()}
+    key = {"Idempotency-Key": "a key"}
+    assert service("POST", "/requests", json=soon, headers=key).status_code == 202
+    time.sleep(2)
+    assert service("POST", "/requests", json=soon, headers=key).status_code == 202
+    assert service("POST", "/requests", json=soon).status_code == 422
+
+
 def test_a_preview_says_what_private_edges_spend(fast_path):
     with Workspace.create(fast_path / "ws", seed=0, classes=LABELS, workers=1) as workspace:
         workspace.add(embed(ROWS))

@@ -14,7 +14,7 @@ from typing import Any
 
 from shardgraph.data.files import check_room
 from shardgraph.data.lock import WriteLock
-from shardgraph.errors import DiskFull, InputError, ShardgraphError, WorkspaceBusy, WorkspaceError
+from shardgraph.errors import DiskFull, ShardgraphError, WorkspaceBusy, WorkspaceError
 from shardgraph.forget import execute, queue, record
 from shardgraph.forget.batch import next_batch, union
 from shardgraph.forget.certificate import Certificate, certificate_path
@@ -48,10 +48,8 @@ class Attended(Site):
 
     def submit(self, what: Submission) -> Entry:
         """Take a request, and withhold what it names; the same key again gives the same entry."""
-        if what.key and (before := queue.repeated(self.catalogue, what.key)):
-            if before[1] != what.body:
-                raise InputError("this Idempotency-Key came before, with another request")
-            return queue.find(self.catalogue, before[0])
+        if what.key and (before := queue.repeated(self.catalogue, what.key, what.body)):
+            return queue.find(self.catalogue, before)
         rest, rides = self.without_leaving(what.request)
         orders = plan(self.store, self.config, self.secrets, rest) if rest.selectors() or not rides else None
         if orders and orders.rows:

@@ -39,10 +39,8 @@ def submit(what: Ask, who: Asker, office: TheOffice, idempotency_key: Key = None
     mark = office.reader.secrets.mark
     key = mark("idempotency", who.name, idempotency_key) if idempotency_key else None
     body = mark("body", json.dumps(what.model_dump(mode="json"), sort_keys=True))
-    if key and (before := queue.repeated(office.reader.catalogue, key)):
-        if before[1] != body:
-            raise HTTPException(409, "this Idempotency-Key came before, with another request")
-        return Ticket.of(as_seen(office.accepted(before[0]), who))
+    if key and (before := queue.repeated(office.reader.catalogue, key, body)):
+        return Ticket.of(as_seen(office.accepted(before), who))
     request = chosen(office, what, who, what.reason)
     return Ticket.of(as_seen(office.submit(Submission(request, who.name, what.deadline, key, body)), who))
 

@@ -14,9 +14,10 @@ budget left for its removal.
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
-from shardgraph.errors import ShardgraphError, WorkspaceBusy
+from shardgraph.errors import InputError, ShardgraphError, WorkspaceBusy
 from shardgraph.forget import queue
 from shardgraph.forget.batch import due
 from shardgraph.forget.config import Config
@@ -87,6 +88,10 @@ class Office:
 
     def submit(self, what: Submission) -> Entry:
         """Accept a request: when this returns, nothing that saw what it names is served."""
+        if what.deadline is not None and what.deadline <= datetime.now(UTC):
+            raise InputError(
+                f"a deadline must lie ahead, {what.deadline.isoformat()} is past: leave it out, or move it"
+            )
         with self._entering:
             self.desk.config = Config.load(self.desk.root)
             number = self.desk.submit(what).number

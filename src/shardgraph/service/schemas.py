@@ -63,7 +63,7 @@ class Ask(Selection):
 
     reason: str = Field("", max_length=500, description="Kept with the request; name nobody here.")
     deadline: Annotated[datetime, AfterValidator(_in_utc)] | None = Field(
-        None, description="When it should be done; the nearest is carried out first. Without one: in thirty days."
+        None, description="When it should be done, not past; the nearest goes first. Without one: in thirty days."
     )
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_ASK]})
 
