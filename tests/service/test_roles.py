@@ -152,6 +152,17 @@ def test_why_a_request_failed_is_not_told_to_its_owner(fast_path):
             assert "ask the operator" in answer.text and "bob" not in answer.text and "shards" not in answer.text
 
 
+def test_which_file_is_damaged_is_not_told_to_an_owner(root, tokens):
+    with Workspace(root) as workspace:
+        path = workspace.store.path("shard:ann")
+    with running(root) as service:
+        path.write_bytes(path.read_bytes()[:-1])
+        said = {role: service("POST", "/requests", tokens[role], json=MINE) for role in ("owner", "operator")}
+    assert {one.status_code for one in said.values()} == {409}
+    assert "torn" in said["operator"].text and str(root) in said["operator"].text
+    assert "tell the operator" in said["owner"].text and str(root) not in said["owner"].text
+
+
 def test_a_revoked_token_is_worthless_at_once(root, tokens):
     with running(root) as service:
         assert service("GET", "/status", tokens["auditor"]).status_code == 200
