@@ -34,6 +34,22 @@ def npz(**arrays):
     return file.getvalue()
 
 
+def header_alone(name, shape):
+    """An archive with an array of this shape, and none of its numbers."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as packed, packed.open(f"{name}.npy", "w") as part:
+        np.lib.format.write_array_header_1_0(part, {"descr": "<f2", "fortran_order": False, "shape": shape})
+    return file.getvalue()
+
+
+def flipped(raw, local, central):
+    """The archive with a bit changed at these places of its first file's two headers."""
+    found = bytearray(raw)
+    for mark, place in ((b"PK\3\4", local), (b"PK\1\2", central)):
+        found[raw.index(mark) + place] ^= 1
+    return bytes(found)
+
+
 def features():
     return np.random.default_rng(0).normal(size=(5, 8)).astype(np.float32)
 
@@ -113,8 +129,13 @@ def bomb():
         npz(features=np.float32(1)),
         npz(tokens=np.float32(1)),
         npz(tokens=np.ones((1, 1, 8)), mask=np.int64(1)),
+        header_alone("mask", (1, 10**13)),
+        flipped(npz(features=np.ones((1, 8))), 6, 8),
     ],
-    ids=["empty", "two", "torn", "zeros", "noise", "strings", "nothing", "an id", "a number", "a token", "a mask"],
+    ids=[
+        *("empty", "two", "torn", "zeros", "noise", "strings", "nothing", "an id", "a number", "a token", "a mask"),
+        *("all promise", "encrypted"),
+    ],
 )
 def test_array_files_that_make_no_sense_are_refused(predictor, raw):
     assert predictor("POST", "/predictions/arrays", content=raw).status_code == 422
@@ -140,11 +161,20 @@ def test_more_tokens_than_a_call_may_have_are_refused_at_once(predictor, shape, 
 
 
 def test_too_many_tokens_are_refused_before_they_are_unpacked(predictor):
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as packed, packed.open("tokens.npy", "w") as part:
-        np.lib.format.write_array_header_1_0(part, {"descr": "<f2", "fortran_order": False, "shape": (1, 5000, 8)})
+    raw = flipped(npz(tokens=np.zeros((4096, 17, 8), np.float16)), 14, 16)  # its check sum is wrong at the end
+    answer = predictor("POST", "/predictions/arrays", content=raw)
+    assert answer.status_code == 422 and "65,536 tokens" in answer.json()["error"]
+
+
+def test_an_array_behind_another_of_the_same_name_is_looked_at_too(predictor):
+    file, small = io.BytesIO(), npz(tokens=np.zeros((1, 1, 8), np.float16))
+    with zipfile.ZipFile(io.BytesIO(npz(tokens=np.zeros((1, 5000, 8), np.float16)))) as found:
+        large = found.read("tokens.npy")
+    with zipfile.ZipFile(file, "w") as packed, zipfile.ZipFile(io.BytesIO(small)) as found:
+        packed.writestr("tokens", large)
+        packed.writestr("tokens.npy", found.read("tokens.npy"))
     answer = predictor("POST", "/predictions/arrays", content=file.getvalue())
-    assert "4,096 tokens" in answer.json()["error"], "and no data is there to be unpacked"
+    assert answer.status_code == 422 and "4,096 tokens" in answer.json()["error"]
 
 
 MANY = 1_000_000

@@ -2,6 +2,7 @@
 
 import io
 import json
+import math
 import zipfile
 import zlib
 from collections.abc import Callable, Mapping
@@ -13,7 +14,7 @@ from shardgraph.errors import InputError
 
 Check = Callable[[Mapping[str, tuple[int, ...]]], None]  # of arrays' shapes, by name
 NAMES = ("tokens", "features", "mask", "labels", "ids", "sources", "subjects", "splits", "classes")
-_TORN = (OSError, EOFError, zipfile.BadZipFile, zlib.error, ValueError, AttributeError, NotImplementedError)
+_TORN = (OSError, EOFError, zipfile.BadZipFile, zlib.error, ValueError, AttributeError, RuntimeError)
 _SINGULAR = {"label": "labels", "id": "ids", "source": "sources", "subject": "subjects", "split": "splits"}
 
 
@@ -31,12 +32,18 @@ def load_arrays(path: Path) -> dict[str, np.ndarray]:
 def parse_arrays(raw: bytes, most: int, check: Check) -> dict[str, np.ndarray]:
     """The arrays of a file that was sent; refused if they would take more than `most` bytes unpacked.
 
-    `check` is given their shapes, before anything is unpacked, and raises if it does not want them.
+    `check` raises if it does not want arrays of these shapes: asked before anything is unpacked, and of what was read.
     """
-    if raw[:2] != b"PK":
+    if raw[:2] == b"PK":
+        _check_archive(raw, most, check)
+        arrays = _load_npz(io.BytesIO(raw), "what was sent")
+    else:
         arrays = _parse_safetensors(raw)
-        check({name: array.shape for name, array in arrays.items()})
-        return arrays
+    check({name: array.shape for name, array in arrays.items()})
+    return arrays
+
+
+def _check_archive(raw: bytes, most: int, check: Check) -> None:
     try:
         with zipfile.ZipFile(io.BytesIO(raw)) as packed:
             size = sum(part.file_size for part in packed.infolist())
@@ -45,8 +52,9 @@ def parse_arrays(raw: bytes, most: int, check: Check) -> dict[str, np.ndarray]:
         raise InputError("what was sent must be a whole .npz or .safetensors file") from problem
     if size > most:
         raise InputError(f"arrays must take at most {most:,} bytes unpacked, got {size:,}")
+    if any(math.prod(shape) > size for shape in shapes.values()):
+        raise InputError("what was sent must be a whole .npz file, its headers promise more than it holds")
     check(shapes)
-    return _load_npz(io.BytesIO(raw), "what was sent")
 
 
 def _shapes(packed: zipfile.ZipFile) -> dict[str, tuple[int, ...]]:
