@@ -2,6 +2,7 @@
 
 import pytest
 
+from shardgraph.errors import UnknownSample
 from shardgraph.forget.request import ForgetRequest
 from shardgraph.graph import Bilevel, BySource
 from tests.strategies import LABELS, QUICK, RING, Row, all_bytes, embed, many
@@ -43,6 +44,21 @@ def test_the_figures_by_hand(create):
     alone = trained(create, BySource(), name="alone").plan(ForgetRequest(samples=(ROWS[0].id, ROWS[1].id)))
     assert (alone.groups, alone.revisited, alone.adapters) == (("ann",), 6, 4)
     assert alone.share == 6 / 24
+
+
+def test_many_names_are_looked_up_together(create):
+    workspace, asked = trained(create, BySource()), []
+    workspace.catalogue._db.set_trace_callback(asked.append)
+    names = tuple(f"never here {i}" for i in range(2000))
+    for kind in ("samples", "sources", "subjects", "shards", "labels"):
+        asked.clear()
+        request = ForgetRequest(**{kind: names})
+        assert workspace.without_leaving(request) == (request, None)
+        with pytest.raises(UnknownSample) as problem:
+            workspace.plan(request)
+        assert sorted(problem.value.ids) == sorted(names)
+        assert len(asked) < 20, kind
+    workspace.catalogue._db.set_trace_callback(None)
 
 
 def test_what_disappears_is_said(create):

@@ -168,7 +168,7 @@ def test_the_same_key_is_the_same_request_and_another_body_is_refused(trained):
     first = trained.submit(Submission(ForgetRequest(samples=(ROWS[0].id,)), key="k", body="b"))
     again = trained.submit(Submission(ForgetRequest(samples=(ROWS[0].id,)), key="k", body="b"))
     assert first.number == again.number
-    with pytest.raises(InputError, match="Idempotency-Key"):
+    with pytest.raises(WorkspaceError, match="Idempotency-Key"):
         trained.submit(Submission(ForgetRequest(samples=(ROWS[1].id,)), key="k", body="c"))
     assert len(queue.listed(trained.catalogue)) == 1
 

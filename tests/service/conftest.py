@@ -15,7 +15,7 @@ from fastapi import FastAPI
 from shardgraph.forget.workspace import Workspace
 from shardgraph.graph import BySource
 from shardgraph.service.app import create_app
-from shardgraph.service.serve import listening
+from shardgraph.service.serve import Server, listening
 from shardgraph.service.tokens import ROLES, create_token
 from tests.strategies import LABELS, QUICK, embed, many
 
@@ -65,17 +65,18 @@ class Running:
 
 
 @contextmanager
-def running(root: Path) -> Iterator[Running]:
-    """Serve a workspace on a free port of loopback."""
+def running(root: Path, until: str = "/ready") -> Iterator[Running]:
+    """Serve a workspace on a free port of loopback, once `until` answers well."""
     hands = ByHand(root)
     app = create_app(root, hands)
     listener = listening("127.0.0.1", 0)
     listener.listen()  # so that a call which comes too early waits
-    server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=1))
+    config = uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=1)
+    server = Server(config, app.state.ending)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
     service = Running(root, app, hands, f"http://127.0.0.1:{listener.getsockname()[1]}")
-    while service("GET", "/ready").status_code != 200 and thread.is_alive():
+    while service("GET", until).status_code != 200 and thread.is_alive():
         time.sleep(0.02)
     yield service
     service.client.close()

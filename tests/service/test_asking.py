@@ -12,8 +12,9 @@ from shardgraph.forget.certificate import Certificate, check_certificate, opens
 from shardgraph.forget.queue import Submission
 from shardgraph.forget.request import ForgetRequest
 from shardgraph.forget.workspace import Workspace
+from tests.forget import test_private_edges as private
 from tests.service.conftest import BY_SOURCE, ROWS, running
-from tests.strategies import never_saw, promised_files
+from tests.strategies import LABELS, embed, never_saw, promised_files
 
 QUERY = {"features": [[0.5] * 8], "top": 4}
 
@@ -33,7 +34,7 @@ def lines(service):
 def test_a_request_from_preview_to_certificate(service, fast_path):
     sample = BY_SOURCE["ann"][0].id
     plan = service("POST", "/requests/preview", json={"samples": [sample]}).json()
-    assert (plan["samples"], plan["groups_to_rebuild"], plan["seconds"]) == (1, 1, None)
+    assert (plan["samples"], plan["groups_to_rebuild"], plan["seconds"], plan["privacy"]) == (1, 1, None, None)
     answer = ask(service, sample, reason="consent withdrawn")
     assert answer.status_code == 202
     ticket = answer.json()
@@ -106,6 +107,40 @@ def test_the_same_key_gives_the_same_request(service):
     other = service("POST", "/requests", json={"samples": [ROWS[1].id]}, headers=headers)
     assert other.status_code == 409
     assert len(service("GET", "/requests").json()["requests"]) == 1
+
+
+def test_another_request_under_a_key_is_answered_alike_however_early_it_comes(service):
+    sent = [{"json": {"samples": [row.id]}, "headers": {"Idempotency-Key": "a key"}} for row in ROWS[:2]]
+    with ThreadPoolExecutor(2) as pool:
+        with service.app.state.office._entering:  # both have been looked for, and neither is entered
+            calls = [pool.submit(service, "POST", "/requests", **one) for one in sent]
+            assert not wait(calls, timeout=1).done
+        answers = {call.result().status_code: call.result().json() for call in calls}
+    assert sorted(answers) == [202, 409]
+    late = [service("POST", "/requests", **one) for one in sent]
+    assert {one.status_code: one.json() for one in late}[409] == answers[409]
+
+
+def test_a_deadline_that_is_past_is_refused_unless_the_request_came_before(service):
+    past = {"samples": [ROWS[0].id], "deadline": "2001-01-01T00:00:00Z"}
+    answer = service("POST", "/requests", json=past)
+    assert answer.status_code == 422 and "must lie ahead" in answer.json()["error"]
+    soon = {"samples": [ROWS[0].id], "deadline": (datetime.now(UTC) + timedelta(seconds=2)).isoformat()}
+    key = {"Idempotency-Key": "a key"}
+    assert service("POST", "/requests", json=soon, headers=key).status_code == 202
+    time.sleep(2)
+    assert service("POST", "/requests", json=soon, headers=key).status_code == 202
+    assert service("POST", "/requests", json=soon).status_code == 422
+
+
+def test_a_preview_says_what_private_edges_spend(fast_path):
+    with Workspace.create(fast_path / "ws", seed=0, classes=LABELS, workers=1) as workspace:
+        workspace.add(embed(ROWS))
+        workspace.train(private.CLIQUE, private.QUICK, privacy=private.TERMS)
+        wanted = workspace.plan(ForgetRequest(samples=(ROWS[0].id,))).to_json()["privacy"]
+    with running(fast_path / "ws") as service:
+        found = service("POST", "/requests/preview", json={"samples": [ROWS[0].id]}).json()["privacy"]
+    assert found == wanted and found["groups_charged"] == 2 and found["after"]["removed"] == 1
 
 
 def test_lists_have_filters_and_pages(service):

@@ -54,6 +54,11 @@ def test_every_operation_is_described_and_every_failure_too(document):
         assert {"401", "403"} <= codes if guarded else not {"401", "403"} & codes, name
 
 
+def test_whatever_takes_a_body_may_find_it_too_large(document):
+    for name, operation in operations(document):
+        assert "413" in operation["responses"] or not name.startswith("POST"), name
+
+
 def test_every_body_and_every_path_parameter_has_an_example(document):
     schemas = document["components"]["schemas"]
     for name, operation in operations(document):

@@ -34,6 +34,22 @@ def npz(**arrays):
     return file.getvalue()
 
 
+def header_alone(name, shape):
+    """An archive with an array of this shape, and none of its numbers."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as packed, packed.open(f"{name}.npy", "w") as part:
+        np.lib.format.write_array_header_1_0(part, {"descr": "<f2", "fortran_order": False, "shape": shape})
+    return file.getvalue()
+
+
+def flipped(raw, local, central):
+    """The archive with a bit changed at these places of its first file's two headers."""
+    found = bytearray(raw)
+    for mark, place in ((b"PK\3\4", local), (b"PK\1\2", central)):
+        found[raw.index(mark) + place] ^= 1
+    return bytes(found)
+
+
 def features():
     return np.random.default_rng(0).normal(size=(5, 8)).astype(np.float32)
 
@@ -110,8 +126,16 @@ def bomb():
         npz(features=np.array([["a"]])),
         npz(x=np.zeros(3)),
         npz(features=np.ones((1, 8)), ids=np.array([b"\xff"])),
+        npz(features=np.float32(1)),
+        npz(tokens=np.float32(1)),
+        npz(tokens=np.ones((1, 1, 8)), mask=np.int64(1)),
+        header_alone("mask", (1, 10**13)),
+        flipped(npz(features=np.ones((1, 8))), 6, 8),
     ],
-    ids=["empty", "two", "torn", "zeros", "noise", "strings", "nothing", "an id"],
+    ids=[
+        *("empty", "two", "torn", "zeros", "noise", "strings", "nothing", "an id", "a number", "a token", "a mask"),
+        *("all promise", "encrypted"),
+    ],
 )
 def test_array_files_that_make_no_sense_are_refused(predictor, raw):
     assert predictor("POST", "/predictions/arrays", content=raw).status_code == 422
@@ -122,6 +146,66 @@ def test_an_archive_that_unpacks_to_too_much_is_refused_before_it_is_unpacked(pr
     assert len(raw) < 1 << 20
     answer = predictor("POST", "/predictions/arrays", content=raw)
     assert answer.status_code == 422 and "unpacked" in answer.json()["error"]
+
+
+@pytest.mark.parametrize(
+    ("shape", "says"),
+    [((1, 1_000_000, 8), "a sample must have at most 4,096"), ((4096, 17, 8), "at most 65,536 tokens")],
+)
+@pytest.mark.parametrize("pack", [npz, lambda **arrays: save(arrays)], ids=["npz", "safetensors"])
+def test_more_tokens_than_a_call_may_have_are_refused_at_once(predictor, shape, says, pack):
+    raw, start = pack(tokens=np.zeros(shape, np.float16)), time.perf_counter()
+    answer = predictor("POST", "/predictions/arrays", content=raw)
+    assert answer.status_code == 422 and says in answer.json()["error"]
+    assert time.perf_counter() - start < 2
+
+
+def test_too_many_tokens_are_refused_before_they_are_unpacked(predictor):
+    raw = flipped(npz(tokens=np.zeros((4096, 17, 8), np.float16)), 14, 16)  # its check sum is wrong at the end
+    answer = predictor("POST", "/predictions/arrays", content=raw)
+    assert answer.status_code == 422 and "65,536 tokens" in answer.json()["error"]
+
+
+def test_an_array_behind_another_of_the_same_name_is_looked_at_too(predictor):
+    file, small = io.BytesIO(), npz(tokens=np.zeros((1, 1, 8), np.float16))
+    with zipfile.ZipFile(io.BytesIO(npz(tokens=np.zeros((1, 5000, 8), np.float16)))) as found:
+        large = found.read("tokens.npy")
+    with zipfile.ZipFile(file, "w") as packed, zipfile.ZipFile(io.BytesIO(small)) as found:
+        packed.writestr("tokens", large)
+        packed.writestr("tokens.npy", found.read("tokens.npy"))
+    answer = predictor("POST", "/predictions/arrays", content=file.getvalue())
+    assert answer.status_code == 422 and "4,096 tokens" in answer.json()["error"]
+
+
+MANY = 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/predictions", b'{"features": [[%s]]}' % b",".join([b'"a"'] * MANY)),
+        ("/predictions", b'{"features": [%s]}' % b",".join([b'"a"'] * MANY)),
+        ("/predictions", b'{"tokens": [[[%s]]]}' % b",".join([b'"a"'] * MANY)),
+        ("/predictions", b'{"tokens": [[%s]]}' % b",".join([b'"a"'] * MANY)),
+        ("/predictions/texts", b'{"texts": [%s]}' % b",".join([b"1"] * MANY)),
+        ("/requests/preview", b'{"samples": [%s]}' % b",".join([b"1"] * MANY)),
+        ("/requests/preview", b"{%s}" % b",".join(b'"%d":1' % i for i in range(390_000))),
+    ],
+    ids=["features", "samples", "tokens", "token lists", "texts", "names", "keys"],
+)
+def test_a_body_with_a_million_errors_is_refused_for_the_first(predictor, path, body):
+    assert len(body) < 4 << 20
+    start = time.perf_counter()
+    answer = predictor("POST", path, content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 422 and len(answer.text) < 500
+    assert time.perf_counter() - start < 3, "all that takes time is to read the JSON"
+
+
+def test_without_a_model_it_says_what_to_do(fast_path):
+    Workspace.create(fast_path / "ws", seed=0).close()
+    with running(fast_path / "ws", until="/health") as service:
+        answer = service("POST", "/predictions", json={"features": [[1.0] * 8]})
+    assert answer.status_code == 409 and "no model yet" in answer.json()["error"] and "train" in answer.json()["error"]
 
 
 def test_a_pickle_is_not_loaded(predictor):

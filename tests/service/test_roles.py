@@ -8,7 +8,7 @@ from shardgraph.forget.workspace import Workspace
 from shardgraph.graph import Complete
 from shardgraph.service.tokens import ROLES, create_token, revoke_token
 from tests.service.conftest import BY_SOURCE, ROWS, running
-from tests.strategies import QUICK, embed
+from tests.strategies import LABELS, QUICK, RING, embed
 
 OPEN = {"owner", "operator", "consumer", "auditor", "none"}
 ASKERS, READERS = {"owner", "operator"}, {"owner", "operator", "auditor"}
@@ -101,6 +101,66 @@ def test_an_owner_sees_and_asks_for_its_own_alone(root, tokens):
         assert service("GET", "/requests/2/certificate", tokens["owner"]).status_code == 200
         mine = service("POST", "/requests", tokens["owner"], json={"sources": ["ann"]}).json()
         assert (mine["state"], mine["certificate"]) == ("done", 2)
+
+
+def test_an_owner_cannot_tell_what_others_have_from_what_was_never_here(root, tokens):
+    gone, there = BY_SOURCE["bob"][:2]
+    asked = [
+        {"samples": ["never here"]},
+        {"samples": [gone.id]},
+        {"samples": [there.id]},
+        {"samples": [BY_SOURCE["ann"][0].id, "never here"]},
+        {"samples": [BY_SOURCE["ann"][0].id, gone.id]},
+        *({kind: [name]} for kind in ("labels", "subjects", "sources", "shards") for name in ("never here", "bob")),
+        {"labels": ["ant"]},
+        {"subjects": ["p1"]},
+    ]
+    with running(root) as service:
+        assert service("POST", "/requests", tokens["operator"], json={"samples": [gone.id]}).status_code == 202
+        while_it_waits = [service("POST", "/requests/preview", tokens["owner"], json=what) for what in asked]
+        service.work()
+        later = [
+            service("POST", path, tokens["owner"], json=w) for path in ("/requests", "/requests/preview") for w in asked
+        ]
+        answers = {(one.status_code, one.text) for one in while_it_waits + later}
+    assert len(answers) == 1 and answers.pop()[0] == 404
+
+
+def test_why_a_request_failed_is_not_told_to_its_owner(fast_path):
+    root = fast_path / "ws"
+    with Workspace.create(root, seed=0, classes=LABELS, workers=1) as workspace:
+        workspace.add(embed(ROWS))
+        workspace.train(RING, QUICK)  # ann's group learns from bob, too
+        owner = create_token(workspace.catalogue, "ann", "owner", ("ann",))
+        operator = create_token(workspace.catalogue, "op", "operator")
+        path = workspace.store.path("shard:bob")
+    with running(root) as service:
+        key = {"Idempotency-Key": "a key"}
+        assert service("POST", "/requests", owner, json=MINE, headers=key).status_code == 202
+        path.write_bytes(path.read_bytes()[:-1])
+        service.work()
+        said = service("GET", "/requests/1", operator).json()
+        assert said["state"] == "failed" and "bob" in said["failure"]
+        assert "bob" in service("GET", "/requests/1/events", operator).text
+        answers = [
+            service("GET", "/requests/1", owner),
+            service("GET", "/requests", owner),
+            service("GET", "/requests/1/events", owner),
+            service("POST", "/requests", owner, json=MINE, headers=key),
+        ]
+        for answer in answers:
+            assert "ask the operator" in answer.text and "bob" not in answer.text and "shards" not in answer.text
+
+
+def test_which_file_is_damaged_is_not_told_to_an_owner(root, tokens):
+    with Workspace(root) as workspace:
+        path = workspace.store.path("shard:ann")
+    with running(root) as service:
+        path.write_bytes(path.read_bytes()[:-1])
+        said = {role: service("POST", "/requests", tokens[role], json=MINE) for role in ("owner", "operator")}
+    assert {one.status_code for one in said.values()} == {409}
+    assert "torn" in said["operator"].text and str(root) in said["operator"].text
+    assert "tell the operator" in said["owner"].text and str(root) not in said["owner"].text
 
 
 def test_a_revoked_token_is_worthless_at_once(root, tokens):

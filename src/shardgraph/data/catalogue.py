@@ -167,13 +167,16 @@ class Catalogue:
     def rows(self, column: str, wanted: Sequence[str]) -> list[Row]:
         """The samples whose `column` is one of `wanted`, by id."""
         assert column in ("id", "label", "source", "subject", "unit")
-        found: list[Row] = []
+        sql = f"SELECT id, label, source, subject, split, unit FROM samples WHERE {column}"
+        return sorted((Row(*row) for row in self.among(sql, wanted)), key=lambda row: row.id.encode())
+
+    def among(self, sql: str, wanted: Sequence[str]) -> list[tuple]:
+        """All rows of a query whose last column, with which `sql` ends, is one of `wanted`."""
+        found: list[tuple] = []
         for start in range(0, len(wanted), 500):
             part = wanted[start : start + 500]
-            marks = ",".join("?" * len(part))
-            sql = f"SELECT id, label, source, subject, split, unit FROM samples WHERE {column} IN ({marks})"
-            found += [Row(*row) for row in self._db.execute(sql, part)]
-        return sorted(found, key=lambda row: row.id.encode())
+            found += self._db.execute(f"{sql} IN ({','.join('?' * len(part))})", part)
+        return found
 
     def known(self, ids: Iterable[str]) -> set[str]:
         """Those of `ids` that are here."""

@@ -14,7 +14,7 @@ from typing import Any
 
 from shardgraph.data.files import check_room
 from shardgraph.data.lock import WriteLock
-from shardgraph.errors import DiskFull, InputError, ShardgraphError, WorkspaceBusy, WorkspaceError
+from shardgraph.errors import DiskFull, ShardgraphError, WorkspaceBusy, WorkspaceError
 from shardgraph.forget import execute, queue, record
 from shardgraph.forget.batch import next_batch, union
 from shardgraph.forget.certificate import Certificate, certificate_path
@@ -48,10 +48,8 @@ class Attended(Site):
 
     def submit(self, what: Submission) -> Entry:
         """Take a request, and withhold what it names; the same key again gives the same entry."""
-        if what.key and (before := queue.repeated(self.catalogue, what.key)):
-            if before[1] != what.body:
-                raise InputError("this Idempotency-Key came before, with another request")
-            return queue.find(self.catalogue, before[0])
+        if what.key and (before := queue.repeated(self.catalogue, what.key, what.body)):
+            return queue.find(self.catalogue, before)
         rest, rides = self.without_leaving(what.request)
         orders = plan(self.store, self.config, self.secrets, rest) if rest.selectors() or not rides else None
         if orders and orders.rows:
@@ -212,22 +210,20 @@ class Attended(Site):
 
     def without_leaving(self, request: ForgetRequest) -> tuple[ForgetRequest, int | None]:
         """The request without what is being forgotten just now, and the number of the core's request that does."""
-        rides, rest = None, {kind: list(names) for kind, names in _named(request).items()}
-        for kind, name in request.selectors():
-            if number := self._leaving_with(kind, name):
-                rides = number
-                rest[kind].remove(name)
-        return ForgetRequest(**{k: tuple(v) for k, v in rest.items()}, reason=request.reason), rides
+        leaving = self._leaving(request)
+        rest = {kind: tuple(n for n in names if (kind, n) not in leaving) for kind, names in _named(request).items()}
+        return ForgetRequest(**rest, reason=request.reason), max(leaving.values(), default=None)
 
-    def _leaving_with(self, kind: str, name: str) -> int | None:
-        if kind == "samples":
-            row = self.catalogue.one("SELECT request FROM leaving WHERE id = ?", name)
-            return row[0] if row else None
-        mark = self.secrets.mark(kind, name)
-        for number, opening in self.catalogue.all("SELECT number, opening FROM requests WHERE opening <> '{}'"):
-            if mark in json.loads(opening).get("emptied", ()):
-                return number
-        return None
+    def _leaving(self, request: ForgetRequest) -> dict[tuple[str, str], int]:
+        """Those of the names that are being forgotten just now, with the number of the core's request that does."""
+        gone = self.catalogue.among("SELECT id, request FROM leaving WHERE id", request.samples)
+        found = {("samples", name): number for name, number in gone}
+        openings = self.catalogue.all("SELECT number, opening FROM requests WHERE opening <> '{}'")
+        marks = {mark: number for number, opening in openings for mark in json.loads(opening).get("emptied", ())}
+        for kind, name in request.selectors() if marks else ():
+            if kind != "samples" and (number := marks.get(self.secrets.mark(kind, name))):
+                found[kind, name] = number
+        return found
 
     def _check_inputs(self, orders: ForgetPlan, instant: bool) -> None:
         """Raise before anything changes if the disk has no room, or a file that will be read is damaged."""

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
+from shardgraph.data.catalogue import Catalogue
 from shardgraph.data.store import Store
 from shardgraph.forget import queue
 from shardgraph.forget.config import Config
@@ -16,12 +17,17 @@ def next_batch(store: Store, config: Config, grace: float = 0.0) -> list[int]:
 
     An entry waits for `grace` seconds first, in which it can be cancelled, unless its deadline is nearer.
     """
-    waiting = queue.listed(store.catalogue, states=(queue.INSTANT,), limit=10_000)
-    ordered = sorted(waiting, key=lambda entry: (datetime.fromisoformat(entry.deadline), entry.number))
-    due = [entry.number for entry in ordered if _due(entry, grace)]
-    if not due:
+    waiting = due(store.catalogue, grace)
+    if not waiting:
         return []
-    return together(due[0], {number: _touched(store, config, number) for number in due})
+    return together(waiting[0], {number: _touched(store, config, number) for number in waiting})
+
+
+def due(catalogue: Catalogue, grace: float = 0.0) -> list[int]:
+    """The waiting entries whose time has come, the nearest deadline first."""
+    waiting = queue.listed(catalogue, states=(queue.INSTANT,), limit=10_000)
+    ordered = sorted(waiting, key=lambda entry: (datetime.fromisoformat(entry.deadline), entry.number))
+    return [entry.number for entry in ordered if _due(entry, grace)]
 
 
 def together(first: int, touched: Mapping[int, set[str]]) -> list[int]:

@@ -3,6 +3,8 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 from shardgraph.data.catalogue import Row
@@ -55,7 +57,7 @@ class ForgetPlan:
 
 def plan(store: Store, config: Config, secrets: Secrets, request: ForgetRequest) -> ForgetPlan:
     """What `request` would do; an error if it names something that was never here."""
-    rows, before = _select(store, secrets, request)
+    rows, before = selected(store, secrets, request)
     held = {unit: Counter(labels) for unit, labels in store.catalogue.unit_labels().items()}
     left = _left(held, rows)
     affected, charges, spending = _reached(store, config, held, left, rows)
@@ -93,7 +95,7 @@ def emptied(store: Store, rows: tuple[Row, ...]) -> list[tuple[str, str]]:
     return found
 
 
-def _select(
+def selected(
     store: Store, secrets: Secrets, request: ForgetRequest
 ) -> tuple[tuple[Row, ...], dict[tuple[str, str], int]]:
     """The samples that a request means, and the certificates of what it names and was forgotten before."""
@@ -102,20 +104,28 @@ def _select(
     if nameless := [kind for kind, name in request.selectors() if not name]:
         raise InputError(f"a request must name what it means, got an empty name among its {nameless[0]}")
     found: dict[str, Row] = {}
-    already: dict[tuple[str, str], int] = {}
-    unknown = []
-    for kind, name in request.selectors():
-        column, value = (KINDS[kind], name) if kind in KINDS else ("unit", shard_unit(name))
-        rows = store.catalogue.rows(column, [value])
+    absent: list[tuple[str, str]] = []
+    for kind, named in groupby(request.selectors(), key=itemgetter(0)):
+        column, values = (
+            KINDS.get(kind, "unit"),
+            {name if kind in KINDS else shard_unit(name): name for _, name in named},
+        )
+        rows = store.catalogue.rows(column, list(values))
         found |= {row.id: row for row in rows}
-        if not rows:
-            before = store.catalogue.one("SELECT certificate FROM forgotten WHERE mark = ?", secrets.mark(kind, name))
-            already |= {(kind, name): before[0]} if before else {}
-            unknown += [] if before else [(kind, name)]
-    if unknown:
+        here = {getattr(row, column) for row in rows}
+        absent += [(kind, name) for value, name in values.items() if value not in here]
+    already = _forgotten(store, secrets, absent)
+    if unknown := [one for one in absent if one not in already]:
         names = [name for _, name in unknown]
         raise UnknownSample(f"never seen here: {unknown[0][0].removesuffix('s')} {some(names)}", names)
     return tuple(sorted(found.values(), key=lambda row: row.id.encode())), already
+
+
+def _forgotten(store: Store, secrets: Secrets, named: Iterable[tuple[str, str]]) -> dict[tuple[str, str], int]:
+    """The certificates of those of the names that were forgotten before."""
+    marks = {secrets.mark(kind, name): (kind, name) for kind, name in named}
+    found = dict(store.catalogue.among("SELECT mark, certificate FROM forgotten WHERE mark", list(marks)))
+    return {marks[mark]: found[mark] for mark in marks if mark in found}
 
 
 def affected_groups(store: Store, config: Config, rows: tuple[Row, ...]) -> tuple[Group, ...]:

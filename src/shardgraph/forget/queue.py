@@ -190,10 +190,12 @@ def newest(
     return [Entry(*row) for row in rows]
 
 
-def repeated(catalogue: Catalogue, key: str) -> tuple[int, str] | None:
-    """The entry that came under this key before, and the keyed hash of what it asked."""
+def repeated(catalogue: Catalogue, key: str, body: str) -> int | None:
+    """The entry that came under this key before, if any; an error if the hash of what it asked is another."""
     found = catalogue.one("SELECT number, body FROM queue WHERE key = ?", key)
-    return (found[0], found[1]) if found else None
+    if found and found[1] != body:
+        raise WorkspaceError("this Idempotency-Key came before, with another request")
+    return found[0] if found else None
 
 
 def wish(catalogue: Catalogue, number: int) -> ForgetRequest:

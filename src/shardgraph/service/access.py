@@ -23,14 +23,17 @@ async def the_office(request: Request) -> Office:
 TheOffice = Annotated[Office, Depends(the_office)]
 
 
-async def caller(office: TheOffice, token: Annotated[HTTPAuthorizationCredentials | None, Depends(bearer)]) -> Caller:
+async def caller(
+    request: Request, office: TheOffice, token: Annotated[HTTPAuthorizationCredentials | None, Depends(bearer)]
+) -> Caller:
     """Who asks; without tokens in the workspace, whoever reaches the service."""
     catalogue = office.reader.catalogue
     found = caller_of(catalogue, token.credentials) if token else None
     if found is None and token is None and not any_token(catalogue):
-        return LOCAL
+        found = LOCAL
     if found is None:
         raise HTTPException(401, "a token that is valid here is needed", {"WWW-Authenticate": "Bearer"})
+    request.state.caller = found
     return found
 
 

@@ -23,21 +23,23 @@ from shardgraph.service.problems import install
 
 ABOUT = """Forget requests, predictions and proofs of one workspace.
 
-From the moment a request is accepted no prediction is made with anything that saw its data; every prediction carries
-an opaque state id, and the ledger says what was served under it."""
+From the moment a request is accepted no prediction is made with anything that saw its data, but for groups that read
+it through private edges: those stay within their budget, and the preview and the certificate say how much of it is
+spent. Every prediction carries an opaque state id, and the ledger says what was served under it."""
 
 
-def create_app(root: Path, worker: Hands, originals: Path | None = None) -> FastAPI:
+def create_app(root: Path, worker: Hands, originals: Path | None = None, *, grace: float = 0.0) -> FastAPI:
     """The service of a workspace, which `worker` carries requests out for. The caller holds its serving lock.
 
-    `originals` is a folder with the pictures or texts that samples were made of, for the pages to show.
+    `originals` is a folder with the pictures or texts that samples were made of, for the pages to show; `grace` is how
+    long the worker lets a request wait.
     """
-    office = Office(root, wake=worker.call)
+    office = Office(root, wake=worker.call, grace=grace)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         app.state.limiter = CapacityLimiter(predicting.AT_ONCE)
-        watcher = Watcher(office, worker)
+        app.state.watcher = watcher = Watcher(office, worker)
         worker.start()
         watcher.start()
         yield

@@ -11,7 +11,7 @@ from shardgraph.forget.queue import Entry, Submission
 from shardgraph.forget.request import ForgetRequest
 from shardgraph.service.access import Asker, Operator, Reader, TheOffice
 from shardgraph.service.office import Office
-from shardgraph.service.owning import check_owned, nonces_for, own_only
+from shardgraph.service.owning import as_seen, check_owned, nonces_for, own_only
 from shardgraph.service.problems import documented
 from shardgraph.service.schemas import Ask, Nonces, Opening, Preview, Selection, StateName, Ticket, Tickets
 from shardgraph.service.timing import expected_seconds
@@ -26,24 +26,23 @@ Key = Annotated[
 REFUSED = documented(401, 403, 404, 422)
 
 
-@router.post("/preview", responses=documented(401, 403, 404, 409, 422))
+@router.post("/preview", responses=documented(401, 403, 404, 409, 413, 422, 503))
 def preview(what: Selection, who: Asker, office: TheOffice) -> Preview:
     """What a forget would rebuild, and which twins would stay; changes nothing."""
     return previewed(office, chosen(office, what, who), who)
 
 
-@router.post("", status_code=202, responses=documented(401, 403, 404, 409, 422, 503))
+@router.post("", status_code=202, responses=documented(401, 403, 404, 409, 413, 422, 503))
 def submit(what: Ask, who: Asker, office: TheOffice, idempotency_key: Key = None) -> Ticket:
-    """Accept a forget request: when this answers, nothing that saw the data is served any more."""
+    """Accept a forget request: when this answers, nothing that saw the data is served any more; groups that read it
+    through private edges stay, within their budget."""
     mark = office.reader.secrets.mark
     key = mark("idempotency", who.name, idempotency_key) if idempotency_key else None
     body = mark("body", json.dumps(what.model_dump(mode="json"), sort_keys=True))
-    if key and (before := queue.repeated(office.reader.catalogue, key)):
-        if before[1] != body:
-            raise HTTPException(409, "this Idempotency-Key came before, with another request")
-        return Ticket.of(office.accepted(before[0]))
+    if key and (before := queue.repeated(office.reader.catalogue, key, body)):
+        return Ticket.of(as_seen(office.accepted(before), who))
     request = chosen(office, what, who, what.reason)
-    return Ticket.of(office.submit(Submission(request, who.name, what.deadline, key, body)))
+    return Ticket.of(as_seen(office.submit(Submission(request, who.name, what.deadline, key, body)), who))
 
 
 @router.get("", responses=documented(401, 403, 422))
@@ -60,7 +59,7 @@ def listing(
     found = queue.listed(office.reader.catalogue, states=state, asker=asker, after=after, limit=limit + 1)
     page = found[:limit]
     more = page[-1].number if len(found) > limit else None
-    return Tickets(requests=[Ticket.of(entry) for entry in page], next=more)
+    return Tickets(requests=[Ticket.of(as_seen(entry, who)) for entry in page], next=more)
 
 
 @router.get("/{number}", responses=REFUSED)
@@ -69,14 +68,14 @@ def look(number: Number, who: Reader, office: TheOffice) -> Ticket:
     return Ticket.of(entry_for(office, number, who))
 
 
-@router.post("/{number}/cancel", responses=documented(401, 403, 404, 409, 422, 503))
+@router.post("/{number}/cancel", responses=documented(401, 403, 404, 409, 413, 422, 503))
 def cancel(number: Number, who: Asker, office: TheOffice) -> Ticket:
     """Take a request back, until its erasing starts; what was withheld for it is served again."""
     entry_for(office, number, who)
     return Ticket.of(office.cancel(number))
 
 
-@router.post("/{number}/retry", responses=documented(401, 403, 404, 409, 422, 503))
+@router.post("/{number}/retry", responses=documented(401, 403, 404, 409, 413, 422, 503))
 def retry(number: Number, who: Operator, office: TheOffice) -> Ticket:
     """Let a failed request try again, once what it complained of is mended."""
     entry_for(office, number, who)
@@ -91,7 +90,7 @@ def certificate(number: Number, who: Reader, office: TheOffice) -> dict[str, Any
     return JSONResponse(found.to_json(), headers={"Content-Disposition": name})  # type: ignore[return-value]
 
 
-@router.post("/{number}/nonces", responses=documented(401, 403, 404, 409, 422))
+@router.post("/{number}/nonces", responses=documented(401, 403, 404, 409, 413, 422))
 def nonces(number: Number, what: Opening, who: Asker, office: TheOffice) -> Nonces:
     """The nonces that open samples' entries in the request's certificate, for the one who asked."""
     found = certified(office, number, who)
@@ -100,20 +99,21 @@ def nonces(number: Number, what: Opening, who: Asker, office: TheOffice) -> Nonc
 
 def previewed(office: Office, request: ForgetRequest, who: Caller, *, twins: bool = True) -> Preview:
     """The figures of a request that this caller may make, and the twins that it may know of: finding them reads all."""
-    orders, reader = office.reader.plan(request), office.reader
-    ids = {row.id for row in orders.rows} if twins else set()
-    others = sorted({twin.other for twin in reader.twins(ids)} - ids) if ids else []
-    figures = orders.to_json() | {"twins": own_only(reader, who, others)}
-    return Preview(**figures, seconds=expected_seconds(reader.catalogue))
+    with office.previews.one():
+        orders, reader = office.reader.plan(request), office.reader
+        ids = {row.id for row in orders.rows} if twins else set()
+        others = sorted({twin.other for twin in reader.twins(ids)} - ids) if ids else []
+        figures = orders.to_json() | {"twins": own_only(reader, who, others)}
+        return Preview(**figures, seconds=expected_seconds(reader.catalogue))
 
 
 def entry_for(office: Office, number: int, who: Caller) -> Entry:
-    """An entry that this caller may see; what it may not see is not there."""
+    """An entry as this caller may see it; what it may not see is not there."""
     catalogue = office.reader.catalogue
     asker = catalogue.one("SELECT asker FROM queue WHERE number = ?", number)
     if asker is None or (who.role == OWNER and asker != (who.name,)):
         raise HTTPException(404, f"there is no request {number}")
-    return queue.find(catalogue, number)
+    return as_seen(queue.find(catalogue, number), who)
 
 
 def certified(office: Office, number: int, who: Caller) -> int:
@@ -130,7 +130,8 @@ def chosen(office: Office, what: Selection, who: Caller, reason: str = "") -> Fo
     check_owned(office.reader, who, request)
     if not what.twins:
         return request
-    wider = office.reader.with_twins(request)
+    with office.previews.one():
+        wider = office.reader.with_twins(request)
     more = own_only(office.reader, who, [name for name in wider.samples if name not in request.samples])
     return ForgetRequest(
         (*request.samples, *more), request.sources, request.subjects, request.shards, request.labels, reason

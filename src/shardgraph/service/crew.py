@@ -11,7 +11,7 @@ from shardgraph.data.catalogue import Catalogue
 from shardgraph.service.logs import log, place_of
 from shardgraph.service.office import Office
 
-LOOK = 0.05  # seconds between two looks at the catalogue
+LOOK, LATER = 0.05, 5.0  # seconds between two looks at the catalogue, and at most between two that fail
 RESTART = 1.0  # seconds, at least, between two starts of a worker
 LAST_BATCH = 30.0  # seconds that a worker gets to end its batch
 
@@ -79,19 +79,23 @@ class Worker:
 
 
 class Watcher(threading.Thread):
-    """Lets the office look again whenever another process has changed the catalogue, and keeps the worker alive."""
+    """Lets the office look again whenever another process has changed the catalogue, and keeps the worker alive.
+
+    `trouble` is the kind of the error that keeps what is served from being in step with the disk; "" while it is.
+    """
 
     def __init__(self, office: Office, worker: Hands) -> None:
         super().__init__(name="shardgraph-watcher", daemon=True)
         self._office, self._worker, self._ending = office, worker, threading.Event()
+        self._seen: object = None
+        self.trouble = ""
 
     def run(self) -> None:
-        """Look until told to end."""
-        catalogue, seen, behind = Catalogue(self._office.reader.root / "catalog.sqlite"), None, False
-        while not self._ending.wait(LOOK):
-            version = (catalogue.one("PRAGMA data_version"), _changed(self._office.reader.root / "manifest.json"))
-            if version != seen or behind:
-                seen, behind = version, not self._look()
+        """Look until told to end, less and less often while it fails."""
+        catalogue, pause = Catalogue(self._office.reader.root / "catalog.sqlite"), LOOK
+        while not self._ending.wait(pause):
+            self._look(catalogue)
+            pause = min(2 * pause, LATER) if self.trouble else LOOK
             if not self._worker.alive:
                 log("worker started again")
                 self._worker.start()
@@ -103,14 +107,17 @@ class Watcher(threading.Thread):
         self._ending.set()
         self.join()
 
-    def _look(self) -> bool:
-        """Whether the office is up to date now."""
+    def _look(self, catalogue: Catalogue) -> None:
+        """Bring the office up to date, if something changed or the last time failed."""
         try:
-            self._office.sync()
-            return True
+            version = (catalogue.one("PRAGMA data_version"), _changed(self._office.reader.root / "manifest.json"))
+            if version != self._seen or self.trouble:
+                self._seen = version
+                self._office.sync()
+            self.trouble = ""
         except Exception as error:  # whatever it was, the next look may fare better; until then nothing is swapped
-            log("not in step yet", kind=type(error).__name__, where=place_of(error))
-            return False
+            self.trouble = type(error).__name__
+            log("not in step yet", kind=self.trouble, where=place_of(error))
 
 
 def _changed(path: Path) -> int:

@@ -12,7 +12,7 @@ router = APIRouter(prefix="/rights", tags=["rights"])
 Consumer = Annotated[
     str, Path(pattern="^[A-Za-z0-9_-]{1,64}$", description="The name of its token.", examples=["shop"])
 ]
-FAILS = documented(401, 403, 404, 409, 422, 503)
+FAILS = documented(401, 403, 404, 409, 413, 422, 503)
 
 
 @router.get("", responses=documented(401, 403))

@@ -15,6 +15,8 @@ from shardgraph.forget.queue import Entry
 from shardgraph.service.access import Reader, TheOffice
 from shardgraph.service.asking import REFUSED, Number, entry_for
 from shardgraph.service.office import Office
+from shardgraph.service.owning import as_seen
+from shardgraph.service.tokens import Caller
 
 LOOK, BREATH = 0.2, 15.0  # seconds between looks, and between signs of life
 router = APIRouter(prefix="/requests", tags=["forget requests"])
@@ -34,19 +36,21 @@ async def events(
 ) -> StreamingResponse:
     """The states of a request as they are entered; the stream ends with the last one."""
     await to_thread.run_sync(entry_for, office, number, who)
-    return stream(request, office, number, last_event_id)
+    return stream(request, office, number, last_event_id, who)
 
 
-def stream(request: Request, office: Office, number: int, last: str | None) -> StreamingResponse:
-    """The states of an entry, after the last event that was seen."""
+def stream(
+    request: Request, office: Office, number: int, last: str | None, who: Caller | None = None
+) -> StreamingResponse:
+    """The states of an entry, after the last event that was seen, as the caller may see it."""
     seen = int(last) if last and last.isdecimal() and last.isascii() else 0
-    return StreamingResponse(_states(request, office, number, seen), media_type="text/event-stream")
+    return StreamingResponse(_states(request, office, number, seen, who), media_type="text/event-stream")
 
 
-async def _states(request: Request, office: Office, number: int, seen: int) -> AsyncIterator[str]:
+async def _states(request: Request, office: Office, number: int, seen: int, who: Caller | None) -> AsyncIterator[str]:
     breath = time.monotonic()
     while not request.app.state.ending.is_set():
-        entry = await to_thread.run_sync(queue.find, office.reader.catalogue, number)
+        entry = as_seen(await to_thread.run_sync(queue.find, office.reader.catalogue, number), who)
         for index, (state, when) in enumerate(entry.history[seen:], start=seen + 1):
             yield f"id: {index}\nevent: {state}\ndata: {json.dumps(_facts(entry, state, when))}\n\n"
         seen = max(seen, len(entry.history))

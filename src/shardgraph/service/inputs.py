@@ -1,7 +1,7 @@
 """From what is sent to samples: numbers, array files, images and texts, all of bounded size."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -14,8 +14,9 @@ from shardgraph.data.samples import Samples, concatenate
 from shardgraph.errors import InputError
 from shardgraph.forget.arrivals import the_backbone
 from shardgraph.forget.config import Config
-from shardgraph.service.schemas import MOST_SAMPLES, Embeddings
+from shardgraph.service.schemas import MOST_SAMPLES, MOST_TOKENS, MOST_TOKENS_EACH, Embeddings
 
+Shapes = Mapping[str, tuple[int, ...]]
 MOST_BYTES = 256 << 20  # of arrays, once they are unpacked
 
 
@@ -26,12 +27,14 @@ def from_numbers(sent: Embeddings, config: Config) -> Samples:
         arrays = {name: np.array(value, np.float64) for name, value in given.items()}
     except ValueError as error:
         raise InputError("tokens and features must be rectangular: every sample with as many numbers") from error
-    return _checked(arrays, config)
+    _check_shapes({name: array.shape for name, array in arrays.items()}, config)
+    return samples_from(arrays, config.dtype)
 
 
 def from_arrays_file(raw: bytes, config: Config) -> Samples:
     """The samples of an .npz or .safetensors file."""
-    return _checked(parse_arrays(raw, MOST_BYTES), config)
+    arrays = parse_arrays(raw, MOST_BYTES, lambda shapes: _check_shapes(shapes, config))
+    return samples_from(arrays, config.dtype)
 
 
 class Eye:
@@ -50,15 +53,27 @@ class Eye:
             return concatenate(embed(records, self._backbone))
 
 
-def _checked(arrays: dict[str, np.ndarray], config: Config) -> Samples:
+def _check_shapes(shapes: Shapes, config: Config) -> None:
+    """Raise if arrays of these shapes are not for this workspace, or more than one call may ask for."""
     takes = config.backbone.get("modality", EMBEDDING)
     if takes != EMBEDDING:
         raise InputError(f"this workspace's backbone takes {takes}s, no embeddings from elsewhere")
-    most = max((len(array) for array in arrays.values() if array.ndim), default=0)
+    most = max((shape[0] for shape in shapes.values() if shape), default=0)
     if most > MOST_SAMPLES:
-        raise InputError(f"one call predicts at most {MOST_SAMPLES} samples, got {most}")
-    samples = samples_from(arrays, config.dtype)
-    dims = (samples.tokens.shape[1], samples.features.shape[1])
-    if dims != config.dims:
-        raise InputError(f"this workspace holds tokens and features of {config.dims} dimensions, got {dims}")
-    return samples
+        raise InputError(f"one call predicts at most {MOST_SAMPLES:,} samples, got {most:,}")
+    tokens, features = shapes.get("tokens", ()), shapes.get("features", ())
+    if len(tokens) == 3:
+        _check_tokens(tokens[0], tokens[1])
+    if len(tokens) == 3 or len(features) == 2:  # others are refused when they are read
+        dims = ((tokens or features)[-1], (features or tokens)[-1])
+        if dims != config.dims:
+            raise InputError(f"this workspace holds tokens and features of {config.dims} dimensions, got {dims}")
+
+
+def _check_tokens(samples: int, each: int) -> None:
+    if each > MOST_TOKENS_EACH:
+        raise InputError(f"a sample must have at most {MOST_TOKENS_EACH:,} tokens, got {each:,}")
+    if samples * each > MOST_TOKENS:
+        raise InputError(
+            f"one call predicts at most {MOST_TOKENS:,} tokens, got {samples * each:,}: send fewer samples"
+        )

@@ -1,12 +1,14 @@
 """Prometheus metrics: what calls take, and what the queue and the model are like at the moment of asking."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from shardgraph.errors import ShardgraphError
 from shardgraph.forget import queue
 from shardgraph.forget.build import wanted_groups
 from shardgraph.forget.manifest import Manifest
@@ -50,7 +52,8 @@ class _Now(Collector):
         for share in (0.5, 0.99):
             spans.add_metric([str(share)], quantile(taken, share))
         yield spans
-        yield GaugeMetricFamily("shardgraph_adapters_served_ratio", "Adapters in service", value=self._share())
+        with suppress(ShardgraphError):  # what cannot be read now is left out, and the others are told
+            yield GaugeMetricFamily("shardgraph_adapters_served_ratio", "Adapters in service", value=self._share())
 
     def _age(self) -> float:
         marks = ",".join("?" * len(WAITING))

@@ -6,27 +6,37 @@ for the second step while another is at it finds that its own entry was taken al
 
 Lock order: the desk's mutex, the model's or the counter's, never one within another, then the workspace's write lock,
 which only the worker and the counter take, then the catalogue's transactions.
+
+In a workspace with private edges "what saw" something are those that learned from it directly, and those that have no
+budget left for its removal.
 """
 
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
-from shardgraph.errors import ShardgraphError
+from shardgraph.errors import InputError, ShardgraphError, WorkspaceBusy
 from shardgraph.forget import queue
+from shardgraph.forget.batch import due
 from shardgraph.forget.config import Config
 from shardgraph.forget.queue import Entry, Submission
 from shardgraph.forget.serving import served_key
+from shardgraph.forget.verify import Verification
 from shardgraph.forget.workspace import Workspace
 from shardgraph.learn.ensemble import Model
+from shardgraph.service.places import Places, Together
 from shardgraph.service.served import Served, State
+
+PREVIEWS, VISITORS = 8, 4  # at a time, of the forty threads that calls share
+UNDER_WAY = (queue.RECEIVED, queue.ERASING, queue.RETRAINING, queue.VERIFIED)
 
 
 class Office:
     """An open workspace and its served model, for the threads of one serving process."""
 
-    def __init__(self, root: Path, *, wake: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, root: Path, *, wake: Callable[[], None] = lambda: None, grace: float = 0.0) -> None:
         self.desk = Workspace(root)  # enters requests, behind its mutex
         self.workspace = Workspace(root)  # assembles the model, behind the other
         self.reader = Workspace(root)  # single statements, from any thread
@@ -35,7 +45,10 @@ class Office:
         self.wake = wake
         self._counter = Workspace(root)  # looks that take several statements, behind the last one
         self._entering, self._swapping, self._entitling = threading.Lock(), threading.RLock(), threading.Lock()
-        self._counting = threading.Lock()
+        self._counting, self._grace = threading.Lock(), grace
+        self.previews = Places(PREVIEWS, "looking at what a request would do")
+        self._waiting, self._asking = Places(VISITORS, "at the counter"), Places(VISITORS, "verifying")
+        self._verifying = Together(self._verify)
 
     def close(self) -> None:
         """Stop serving, and close the workspace."""
@@ -48,17 +61,37 @@ class Office:
     def counter(self) -> Iterator[Workspace]:
         """A workspace that nobody else uses meanwhile, for what is more than single statements.
 
-        Its models leave the memory with the visitor: nobody would tell them that something was forgotten.
+        Few may wait for it. Its models leave the memory with the visitor: nobody would tell them that something was
+        forgotten.
         """
-        with self._counting:
+        with self._waiting.one(), self._counting:
             self._counter.config = Config.load(self._counter.root)
             try:
                 yield self._counter
             finally:
                 self._counter.drop_models()
 
+    def verify(self) -> Verification:
+        """All certificates, all files and the model, looked at now, once for all who ask; not while requests are due.
+
+        It holds the lock that carrying them out needs.
+        """
+        with self._asking.one():
+            return self._verifying()
+
+    def _verify(self) -> Verification:
+        catalogue = self.reader.catalogue
+        if due(catalogue, self._grace) or queue.listed(catalogue, states=UNDER_WAY, limit=1):
+            raise WorkspaceBusy("requests are being carried out, and come first: verify again when they are done")
+        with self.counter() as counter:
+            return counter.verify()
+
     def submit(self, what: Submission) -> Entry:
         """Accept a request: when this returns, nothing that saw what it names is served."""
+        if what.deadline is not None and what.deadline <= datetime.now(UTC):
+            raise InputError(
+                f"a deadline must lie ahead, {what.deadline.isoformat()} is past: leave it out, or move it"
+            )
         with self._entering:
             self.desk.config = Config.load(self.desk.root)
             number = self.desk.submit(what).number

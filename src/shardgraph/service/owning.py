@@ -1,25 +1,40 @@
 """What an owner may ask for: samples of its own sources. Others' are, to an owner, not there."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from shardgraph.errors import UnknownSample
 from shardgraph.forget import queue
 from shardgraph.forget.certificate import opens
+from shardgraph.forget.plan import selected
+from shardgraph.forget.queue import Entry
 from shardgraph.forget.request import ForgetRequest
 from shardgraph.forget.workspace import Workspace
 from shardgraph.service.tokens import OWNER, Caller
 
+FAILED = (
+    "it could not be carried out, and what it names stays out of service; the operator is told why, and can try again: "
+    "ask the operator, with this request's number"
+)
+
 
 def check_owned(workspace: Workspace, who: Caller, request: ForgetRequest) -> None:
-    """Raise unless all that the request names is the caller's; what it may not know of counts as never seen."""
-    if who.role != OWNER:
-        return
+    """Raise unless all that the request names is the caller's; others', forgotten or not, and what was never here are
+    refused in the same words."""
+    if who.role == OWNER and not _owned(workspace, who, request):
+        raise UnknownSample("never seen here among the sources of this token")
+
+
+def _owned(workspace: Workspace, who: Caller, request: ForgetRequest) -> bool:
     rest, rides = workspace.without_leaving(request)
-    orders = workspace.plan(rest) if rest.selectors() or rides is None else None
-    strange = [row.id for row in orders.rows if row.source not in who.sources] if orders else []
     leaving = set(request.selectors()) - set(rest.selectors())
-    if strange or not all(may_know(workspace, who, *one) for one in (*leaving, *(orders.gone if orders else ()))):
-        raise UnknownSample("never seen here among the sources of this token", strange)
+    try:
+        rows, gone = selected(workspace.store, workspace.secrets, rest) if rest.selectors() or not rides else ((), {})
+    except UnknownSample:
+        return False
+    return all(row.source in who.sources for row in rows) and all(
+        may_know(workspace, who, *one) for one in (*leaving, *gone)
+    )
 
 
 def own_only(workspace: Workspace, who: Caller, ids: Iterable[str]) -> list[str]:
@@ -38,6 +53,12 @@ def may_know(workspace: Workspace, who: Caller, kind: str, name: str) -> bool:
     if who.role != OWNER or (kind == "sources" and name in who.sources):
         return True
     return queue.asked_by(workspace.catalogue, who.name, workspace.secrets.mark(kind, name))
+
+
+def as_seen(entry: Entry, who: Caller | None) -> Entry:
+    """An entry as the caller may see it: why it failed may name others' data, and is not for its owner."""
+    hidden = entry.failure and (who is None or who.role == OWNER)
+    return replace(entry, failure=FAILED) if hidden else entry
 
 
 def nonces_for(workspace: Workspace, who: Caller, certificate: int, samples: Sequence[str]) -> dict[str, str]:

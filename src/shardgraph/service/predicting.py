@@ -10,7 +10,7 @@ from fastapi.responses import JSONResponse
 
 from shardgraph.data.records import IMAGE, TEXT
 from shardgraph.data.samples import Samples
-from shardgraph.errors import InputError
+from shardgraph.errors import InputError, WorkspaceError
 from shardgraph.forget.config import Config
 from shardgraph.learn.ensemble import Model
 from shardgraph.service.access import Predictor, TheOffice
@@ -75,6 +75,8 @@ async def _answer(
 
 def predicted(office: Office, who: Caller, top: int, read: Callable[[Config], Samples]) -> dict[str, Any]:
     """The answer to one call: everything is read first, then predicted in one state, by the caller's right."""
+    if not office.reader.config.trained:
+        raise WorkspaceError("there is no model yet: run `shardgraph add`, then `shardgraph train`, and ask again")
     samples = read(office.reader.config)
     with office.served.lease() as state:
         model = office.model_for(who.name) if who.role == CONSUMER else state.model

@@ -8,6 +8,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from shardgraph.errors import (
+    DamagedFile,
     DiskFull,
     InputError,
     ShardgraphError,
@@ -17,6 +18,7 @@ from shardgraph.errors import (
     WorkspaceError,
 )
 from shardgraph.service.schemas import Problem
+from shardgraph.service.tokens import AUDITOR, OPERATOR, Caller
 
 STATUSES: tuple[tuple[type[Exception], int], ...] = (
     (UnknownSample, 404),
@@ -57,7 +59,15 @@ def status_of(error: Exception) -> int:
 
 
 async def _on_purpose(request: Request, error: Exception) -> JSONResponse:
-    return _answer(status_of(error), str(error), type(error).__name__)
+    text = told(error, getattr(request.state, "caller", None))
+    return _answer(status_of(error), text, type(error).__name__)
+
+
+def told(error: Exception, who: Caller | None) -> str:
+    """What an error says to the caller: which files are damaged, and whose data they hold, is not for everybody."""
+    if isinstance(error, DamagedFile | DiskFull) and (who is None or who.role not in (OPERATOR, AUDITOR)):
+        return "the service's disk is full, or a file on it is damaged: tell the operator, and ask again later"
+    return str(error)
 
 
 async def _http(request: Request, error: Exception) -> JSONResponse:

@@ -3,14 +3,17 @@
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from shardgraph.forget.queue import Entry
 from shardgraph.forget.request import ForgetRequest
 
 MOST_NAMES, MOST_SAMPLES = 10_000, 4096
+MOST_TOKENS, MOST_TOKENS_EACH = 65_536, 4096  # of a call, and of one of its samples
 Name = Annotated[str, Field(min_length=1, max_length=1024)]
-Names = Annotated[list[Name], Field(max_length=MOST_NAMES)]
+Names = Annotated[list[Name], Field(max_length=MOST_NAMES, fail_fast=True)]  # an error for each would take long
+Numbers = Annotated[list[float], Field(fail_fast=True)]
+Tokens = Annotated[list[Numbers], Field(max_length=MOST_TOKENS_EACH, fail_fast=True)]
 StateName = Literal["received", "instant", "erasing", "retraining", "verified", "done", "failed", "cancelled"]
 
 
@@ -27,6 +30,14 @@ class Strict(BaseModel):
     """What a caller sends: names that are not known are refused."""
 
     model_config = ConfigDict(extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _few(cls, sent: Any) -> Any:
+        """Refuse many strange names at once: an error for each would hold everybody up."""
+        if isinstance(sent, dict) and len(sent) > len(cls.model_fields):
+            raise ValueError(f"these names are read here and no others: {', '.join(cls.model_fields)}")
+        return sent
 
 
 class Selection(Strict):
@@ -52,9 +63,36 @@ class Ask(Selection):
 
     reason: str = Field("", max_length=500, description="Kept with the request; name nobody here.")
     deadline: Annotated[datetime, AfterValidator(_in_utc)] | None = Field(
-        None, description="When it should be done; the nearest is carried out first. Without one: in thirty days."
+        None, description="When it should be done, not past; the nearest goes first. Without one: in thirty days."
     )
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_ASK]})
+
+
+class Closeness(BaseModel):
+    """How close groups with private edges are to ones that never saw the samples removed since they were built."""
+
+    alpha: float = Field(examples=[4.0])
+    beta: float = Field(examples=[1e-9])
+    method: str = Field(examples=["formula/pld"])
+    removed: int = Field(examples=[2])
+
+
+class Bound(BaseModel):
+    """How far from that they may be."""
+
+    alpha: float = Field(examples=[10.0])
+    beta: float = Field(examples=[0.001])
+    name: str = Field(examples=["default"])
+
+
+class Privacy(BaseModel):
+    """What a forget spends of the budget of private edges."""
+
+    groups_charged: int = Field(description="Groups that used the samples privately, and stay in service.")
+    groups_over_budget: int = Field(description="Groups that are built anew, for they have no budget left for it.")
+    before: Closeness
+    after: Closeness
+    budget: Bound
 
 
 class Preview(BaseModel):
@@ -71,6 +109,7 @@ class Preview(BaseModel):
     already_forgotten: list[int] = Field(description="Certificates of what was forgotten before.")
     twins: list[str] = Field(description="Other samples with the same content, which would stay unless asked for.")
     seconds: float | None = Field(description="About how long, by the last requests; null before the first.")
+    privacy: Privacy | None = Field(None, description="What it spends; null in a workspace without private edges.")
 
 
 class Move(BaseModel):
@@ -91,7 +130,7 @@ class Ticket(BaseModel):
     reason: str
     samples: int
     certificate: int | None = Field(description="Its certificate, once it is written; several requests may share one.")
-    failure: str = Field(description="Why it failed; what it names stays out of service.")
+    failure: str = Field(description="Why it failed, to an owner only that it did; what it names stays out of service.")
     history: list[Move] = []
 
     @classmethod
@@ -112,8 +151,8 @@ class Tickets(BaseModel):
 class Embeddings(Strict):
     """Embeddings to predict: `tokens` [n][t][d], or `features` [n][d] where each is its sample's one token, or both."""
 
-    tokens: list[list[list[float]]] | None = Field(None, max_length=MOST_SAMPLES)
-    features: list[list[float]] | None = Field(None, max_length=MOST_SAMPLES)
+    tokens: Annotated[list[Tokens], Field(max_length=MOST_SAMPLES, fail_fast=True)] | None = None
+    features: Annotated[list[Numbers], Field(max_length=MOST_SAMPLES, fail_fast=True)] | None = None
     top: int = Field(1, ge=1, le=1000, description="How many classes to name, the best first.")
     model_config = ConfigDict(
         extra="forbid", json_schema_extra={"examples": [{"features": [[0.1, 0.2, 0.3, 0.4]], "top": 3}]}
@@ -123,7 +162,9 @@ class Embeddings(Strict):
 class Texts(Strict):
     """Texts to predict, for a workspace whose backbone takes texts."""
 
-    texts: list[Annotated[str, Field(max_length=100_000)]] = Field(min_length=1, max_length=256)
+    texts: Annotated[
+        list[Annotated[str, Field(max_length=100_000)]], Field(min_length=1, max_length=256, fail_fast=True)
+    ]
     top: int = Field(1, ge=1, le=1000)
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"texts": ["a letter"], "top": 2}]})
 

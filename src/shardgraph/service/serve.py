@@ -5,6 +5,7 @@ import logging
 import signal
 import socket
 import sys
+import threading
 from pathlib import Path
 
 import torch
@@ -19,6 +20,19 @@ from shardgraph.service.logs import Lines, log
 from shardgraph.service.tokens import any_token
 
 LAST_CALLS = 10  # seconds that calls get to end
+
+
+class Server(uvicorn.Server):
+    """Sets `ending` before it waits for calls to end: streams end then, and would not otherwise."""
+
+    def __init__(self, config: uvicorn.Config, ending: threading.Event) -> None:
+        super().__init__(config)
+        self._ending = ending
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Let streams end, then calls."""
+        self._ending.set()
+        await super().shutdown(sockets)
 
 
 def serve(
@@ -48,7 +62,8 @@ def serve(
                 log("restored workspace", samples=replayed.samples)
             sys.setswitchinterval(0.0005)  # the event loop should not wait long for a thread that computes
             torch.set_num_threads(1)  # a prediction is small, and the other cores have work
-            app = create_app(root, Worker(root, grace=grace, workers=workers, device=device), originals)
+            hands = Worker(root, grace=grace, workers=workers, device=device)
+            app = create_app(root, hands, originals, grace=grace)
             address, found = listener.getsockname()[:2]
             log("listening", address=address, port=found)
             gc.freeze()  # what was imported stays: looking through it again and again would hold calls up
@@ -63,7 +78,7 @@ def serve(
             )
             for number in (signal.SIGINT, signal.SIGTERM):
                 signal.signal(number, lambda *_: None)  # uvicorn ends on them, and then raises them again
-            uvicorn.Server(config).run(sockets=[listener])
+            Server(config, app.state.ending).run(sockets=[listener])
             log("ended")
 
 

@@ -2,16 +2,19 @@
 
 import io
 import json
+import math
 import zipfile
 import zlib
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
 
 from shardgraph.errors import InputError
 
+Check = Callable[[Mapping[str, tuple[int, ...]]], None]  # of arrays' shapes, by name
 NAMES = ("tokens", "features", "mask", "labels", "ids", "sources", "subjects", "splits", "classes")
-_TORN = (OSError, EOFError, zipfile.BadZipFile, zlib.error, ValueError, AttributeError, NotImplementedError)
+_TORN = (OSError, EOFError, zipfile.BadZipFile, zlib.error, ValueError, AttributeError, RuntimeError)
 _SINGULAR = {"label": "labels", "id": "ids", "source": "sources", "subject": "subjects", "split": "splits"}
 
 
@@ -26,18 +29,45 @@ def load_arrays(path: Path) -> dict[str, np.ndarray]:
     raise InputError(f"arrays must be in .npz or .safetensors files, got '{path.name}'")
 
 
-def parse_arrays(raw: bytes, most: int) -> dict[str, np.ndarray]:
-    """The arrays of a file that was sent; refused if they would take more than `most` bytes unpacked."""
-    if raw[:2] != b"PK":
-        return _parse_safetensors(raw)
+def parse_arrays(raw: bytes, most: int, check: Check) -> dict[str, np.ndarray]:
+    """The arrays of a file that was sent; refused if they would take more than `most` bytes unpacked.
+
+    `check` raises if it does not want arrays of these shapes: asked before anything is unpacked, and of what was read.
+    """
+    if raw[:2] == b"PK":
+        _check_archive(raw, most, check)
+        arrays = _load_npz(io.BytesIO(raw), "what was sent")
+    else:
+        arrays = _parse_safetensors(raw)
+    check({name: array.shape for name, array in arrays.items()})
+    return arrays
+
+
+def _check_archive(raw: bytes, most: int, check: Check) -> None:
     try:
         with zipfile.ZipFile(io.BytesIO(raw)) as packed:
             size = sum(part.file_size for part in packed.infolist())
-    except (zipfile.BadZipFile, ValueError, NotImplementedError) as problem:
+            shapes = {} if size > most else _shapes(packed)
+    except _TORN as problem:
         raise InputError("what was sent must be a whole .npz or .safetensors file") from problem
     if size > most:
         raise InputError(f"arrays must take at most {most:,} bytes unpacked, got {size:,}")
-    return _load_npz(io.BytesIO(raw), "what was sent")
+    if any(math.prod(shape) > size for shape in shapes.values()):
+        raise InputError("what was sent must be a whole .npz file, its headers promise more than it holds")
+    check(shapes)
+
+
+def _shapes(packed: zipfile.ZipFile) -> dict[str, tuple[int, ...]]:
+    """The shapes of an archive's arrays, as their headers say; NumPy reads no more than they say."""
+    found = {}
+    for part in packed.namelist():
+        name = _name(part.removesuffix(".npy"))
+        if name in NAMES:
+            with packed.open(part) as file:
+                version = np.lib.format.read_magic(file)
+                read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+                found[name] = read(file)[0]
+    return found
 
 
 def _name(key: str) -> str:

@@ -83,7 +83,8 @@ def _check_shapes(arrays: Mapping[str, np.ndarray]) -> None:
         raise InputError(f"arrays must hold 'tokens' [n, t, d] or 'features' [n, d], found {found}")
     if "labels" not in arrays:
         raise InputError(f"arrays must hold 'labels' [n], found {found}")
-    n = len(arrays["tokens"] if "tokens" in arrays else arrays["features"])
+    first = arrays["tokens"] if "tokens" in arrays else arrays["features"]
+    n = len(first) if first.ndim else 0
     if n == 0:
         raise InputError(f"arrays must hold at least one sample, found {found}")
     for name, array in arrays.items():
