@@ -1,6 +1,7 @@
 """Every endpoint, with every role and with none: who may is written here once, and nothing else gets in."""
 
 import socket
+import time
 
 import pytest
 
@@ -253,3 +254,25 @@ def test_without_a_token_no_body_is_waited_for(root, tokens, path):
         with socket.create_connection((host, int(port)), timeout=10) as line:
             line.sendall(f"POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 1000000\r\n{FORM}\r\n\r\n".encode())
             assert line.recv(64).startswith(b"HTTP/1.1 401"), "before a byte of it came"
+
+
+def test_a_consumers_model_in_memory_forgets_and_ends_without_being_asked_again(root, tokens):
+    with running(root) as service:
+        service("POST", "/rights/the-consumer/grant", tokens["operator"], json={"sources": ["ann", "bob"]})
+        asked = service("POST", "/predictions", tokens["consumer"], json={"features": [[0.5] * 8]})
+        assert asked.status_code == 200
+        held = service.app.state.office.rights._servings
+        first = held["the-consumer"]
+        known = lambda: {name for part in held["the-consumer"].sums.parts.values() for name in part.prints}  # noqa: E731
+        assert MINE["samples"][0] in known()
+        service("POST", "/requests", tokens["owner"], json=MINE)
+        service.work()
+        deadline = time.monotonic() + 10
+        while MINE["samples"][0] in known() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert known() and MINE["samples"][0] not in known() and held["the-consumer"] is not first
+        with Workspace(root) as workspace:
+            workspace.revoke("the-consumer")
+        while held and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert not held

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from shardgraph.data.samples import Samples
-from shardgraph.errors import DamagedFile, InputError, WorkspaceBusy
+from shardgraph.errors import DamagedFile, InputError, ShardgraphError, WorkspaceBusy
 from shardgraph.forget import execute
 from shardgraph.forget.alacarte import Answer, Serving, serve, stamp_of
 from shardgraph.forget.certificate import Certificate
@@ -84,6 +84,20 @@ class Consumers(Site):
             name: Answer(serving.model.classes, scores[name], serving.model.digest)
             for name, serving in servings.items()
         }
+
+    def renew_servings(self) -> None:
+        """Bring the models in memory up to date; one that cannot be is given up, for it may know what is gone."""
+        for consumer in list(self._servings):
+            try:
+                self._serving(consumer)
+            except ShardgraphError:
+                self._servings.pop(consumer, None)
+        if self._choir and any(m is not self._held(name) for name, m in self._choir.models.items()):
+            self._choir = None
+
+    def _held(self, consumer: str) -> Model | None:
+        held = self._servings.get(consumer)
+        return held.model if held else None
 
     def drop_models(self) -> None:
         super().drop_models()

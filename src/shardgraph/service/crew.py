@@ -114,6 +114,7 @@ class Watcher(threading.Thread):
             if version != self._seen or self.trouble:
                 self._seen = version
                 self._office.sync()
+                self._office.renew_rights()
             self.trouble = ""
         except Exception as error:  # whatever it was, the next look may fare better; until then nothing is swapped
             self.trouble = type(error).__name__

@@ -4,8 +4,8 @@ A request is accepted in four steps: its entry and what it withholds are committ
 assembled; it is swapped in, and predictions that began with the old one end; the entry becomes instant. Whoever waits
 for the second step while another is at it finds that its own entry was taken along: many requests cost one swap.
 
-Lock order: the desk's mutex, the model's or the counter's, never one within another, then the workspace's write lock,
-which only the worker and the counter take, then the catalogue's transactions.
+Lock order: the desk's mutex, the model's, the rights' or the counter's, never one within another but to close, then the
+workspace's write lock, which only the worker, the rights and the counter take, then the catalogue's transactions.
 
 In a workspace with private edges "what saw" something are those that learned from it directly, and those that have no
 budget left for its removal.
@@ -52,7 +52,7 @@ class Office:
 
     def close(self) -> None:
         """Stop serving, and close the workspace."""
-        with self._entering, self._swapping, self._counting:
+        with self._entering, self._swapping, self._entitling, self._counting:
             self.served.replace(None)
             for workspace in (self.desk, self.workspace, self.reader, self.rights, self._counter):
                 workspace.close()
@@ -128,6 +128,11 @@ class Office:
         """The model of a consumer's right as it is now; to be called while a state is leased."""
         with self._entitling:
             return self.rights.model_for(consumer)
+
+    def renew_rights(self) -> None:
+        """Bring consumers' models in memory up to date: what was forgotten, or a right that ended, leaves them, too."""
+        with self._entitling:
+            self.rights.renew_servings()
 
     @contextmanager
     def entitling(self) -> Iterator[Workspace]:
