@@ -34,6 +34,18 @@ class Visit:
         return answer
 
 
+def preview(me: Visit, kind: str, name: str, **more: str) -> httpx.Response:
+    """What forgetting it would do, as a visitor sees it."""
+    me.get("/pages/forget")
+    return me.post("/pages/forget/preview", {"kind": kind, "name": name, **more})
+
+
+def forget(me: Visit, kind: str, name: str) -> httpx.Response:
+    """Ask for something to be forgotten."""
+    me.get("/pages/forget")
+    return me.post("/pages/forget/submit", {"kind": kind, "name": name, "sure": "yes"})
+
+
 @pytest.fixture
 def visit(service):
     """Makes visitors of the running service."""

@@ -10,6 +10,7 @@ from shardgraph.forget.workspace import Workspace
 from shardgraph.service.pages.drawing import elements
 from shardgraph.service.pages.originals import Originals
 from tests.service.conftest import BY_SOURCE, ROWS
+from tests.service.pages.conftest import forget
 from tests.strategies import embed, many
 
 PAGES = {
@@ -29,11 +30,6 @@ def entered(visit, token):
     me = visit()
     me.log_in(token)
     return me
-
-
-def forget(me, kind, name):
-    me.get("/pages/forget")
-    return me.post("/pages/forget/submit", {"kind": kind, "name": name, "sure": "yes"})
 
 
 @pytest.mark.parametrize("role", ["operator", "auditor", "owner", "consumer"])

@@ -24,6 +24,12 @@ WORDS = {
     queue.VERIFIED: "Certificates, files and model were checked.",
     queue.DONE: "The certificate is written; no trace is left in the journal.",
 }
+PRIVATE_WORDS = WORDS | {  # where groups that read the data privately stay, as long as their budget allows
+    queue.INSTANT: "Nothing that learned from the data directly is used for predictions any more. "
+    "What read it privately stays in use, within its budget.",
+    queue.RETRAINING: "Adapters that learned from the data directly, or whose budget is spent, "
+    "are destroyed, and built again without it.",
+}
 router = APIRouter(prefix=f"{PREFIX}/requests", route_class=Page, include_in_schema=False)
 Number = Annotated[int, Path(ge=1, le=2**53)]
 
@@ -49,7 +55,8 @@ def listing(
 def one(request: Request, number: Number, who: Reader, office: TheOffice) -> Response:
     """One request, and the states that it has been in; the script adds those that follow."""
     entry = entry_for(office, number, who)
-    facts: dict[str, Any] = {"entry": entry, "times": dict(entry.history), "path": PATH, "words": WORDS}
+    words = WORDS if office.reader.config.privacy is None else PRIVATE_WORDS
+    facts: dict[str, Any] = {"entry": entry, "times": dict(entry.history), "path": PATH, "words": words}
     early = entry.state in (queue.RECEIVED, queue.INSTANT) or (entry.state == queue.FAILED and entry.request is None)
     may_cancel = who.role != AUDITOR and early
     may_retry = who.role == OPERATOR and entry.state == queue.FAILED

@@ -11,9 +11,11 @@ from pydantic import ValidationError
 from starlette.datastructures import FormData
 
 from shardgraph.errors import InputError
+from shardgraph.forget.charges import Spending
 from shardgraph.forget.finding import COLUMNS, find, forgotten_as
 from shardgraph.forget.history import measurements
 from shardgraph.forget.queue import Submission
+from shardgraph.forget.request import ForgetRequest
 from shardgraph.service.access import TheOffice
 from shardgraph.service.asking import chosen, previewed
 from shardgraph.service.office import Office
@@ -54,11 +56,13 @@ def look_closer(request: Request, who: Asker, sent: Sent, office: TheOffice) -> 
     """What forgetting it would do; changes nothing. The script asks again, to have the twins looked for, too."""
     kind, name, twins = text(sent, "kind"), exact(sent, "name"), bool(text(sent, "twins"))
     looked = twins or bool(text(sent, "look"))
-    facts = previewed(office, chosen(office, _ask(sent), who), who, twins=looked)
+    asked = chosen(office, _ask(sent), who)
+    facts = previewed(office, asked, who, twins=looked)
     last = measurements(office.reader.catalogue, 1) if who.role != OWNER else []
     shown = request.app.state.originals.show(_samples(office, kind, name))
     facts_of_page: dict[str, Any] = {"kind": kind, "name": name, "twins": twins, "looked": looked, "originals": shown}
-    return render(request, "preview.html", facts=facts, accuracy=last[-1] if last else None, **facts_of_page)
+    facts_of_page |= {"spending": _spending(office, asked), "accuracy": last[-1] if last else None}
+    return render(request, "preview.html", facts=facts, **facts_of_page)
 
 
 @router.post("/submit")
@@ -83,6 +87,11 @@ def _ask(sent: FormData) -> Ask:
     except ValidationError as error:
         first = error.errors()[0]
         raise HTTPException(422, f"{first['loc'][0]}: {first['msg']}") from error
+
+
+def _spending(office: Office, asked: ForgetRequest) -> Spending | None:
+    """What the request would spend of the budget of private edges."""
+    return office.reader.plan(asked).spending if office.reader.config.privacy is not None else None
 
 
 def _samples(office: Office, kind: str, name: str) -> list[str]:
