@@ -111,6 +111,46 @@ def test_an_erasure_from_search_to_proof_and_a_forged_proof_is_refused(entered, 
         expect(page.get_by_text(verdict)).to_be_visible()
 
 
+@pytest.fixture
+def local(service, browser):
+    """A page of a service without tokens, whose requests are carried out when a test says so."""
+    context = browser.new_context(viewport=DESKTOP, base_url=service.base)
+    yield context.new_page()
+    context.close()
+
+
+def test_a_request_that_failed_is_tried_again_and_watched_without_a_reload(service, local):
+    service("POST", "/requests", json={"samples": [ANN[0].id]})
+    with Workspace(service.root) as workspace:
+        path = workspace.store.path("shard:ann")
+    raw = path.read_bytes()
+    path.write_bytes(raw[:-1])
+    service.work()
+    path.write_bytes(raw)
+    local.goto("/pages/requests/1")
+    local.get_by_role("button", name="Try again").click()
+    expect(local.locator("#now [data-state=instant]")).to_be_visible()
+    loads = []
+    local.on("load", lambda page: loads.append(page.url))
+    local.wait_for_timeout(1500)
+    service.work()
+    expect(local.locator("#now [data-state=done]")).to_be_visible()
+    assert loads == []
+
+    def names():
+        return [one.get_attribute("data-name") for one in local.locator(".states li").all()]
+
+    tried = ["received", "instant", "failed", "received", "instant", "erasing", "retraining", "verified", "done"]
+    assert names() == tried
+    local.reload()
+    assert names() == tried
+    colours = local.evaluate(
+        "() => ['failed', 'done'].map((name) =>"
+        " getComputedStyle(document.querySelector(`[data-name=${name}]`), '::before').backgroundColor)"
+    )
+    assert colours[0] != colours[1]
+
+
 def test_a_right_is_revoked_and_the_prediction_changes(entered):
     page = entered("operator")
     page.get_by_role("link", name="Rights").click()
