@@ -9,13 +9,16 @@ from playwright.sync_api import expect
 from shardgraph.forget.queue import Submission
 from shardgraph.forget.request import ForgetRequest
 from shardgraph.forget.workspace import Workspace
+from shardgraph.service.pages.sessions import Sessions
 from shardgraph.service.tokens import ROLES, create_token
 from tests.service.conftest import BY_SOURCE, ROWS
 from tests.service.pages.browser import DESKTOP, PHONE, chromium, troubles
 from tests.service.processes import Process
+from tests.strategies import embed, many
 
 pytestmark = pytest.mark.slow
 ANN, BOB = BY_SOURCE["ann"], BY_SOURCE["bob"]
+RLO = "\u202e"  # from here on to the left
 
 
 @pytest.fixture(scope="module")
@@ -151,6 +154,63 @@ def test_a_request_that_failed_is_tried_again_and_watched_without_a_reload(servi
     assert colours[0] != colours[1]
 
 
+def test_a_name_that_turns_the_text_around_reads_in_its_order_when_it_is_confirmed(service, local):
+    odd = f"a{RLO}gnp.exe"
+    with Workspace(service.root) as workspace:
+        workspace.add(embed([many(1)[0]._replace(id=odd)]))
+    local.goto("/pages/forget")
+    local.get_by_label("whose name begins with").fill("a")
+    local.get_by_role("button", name="Find").click()
+    local.get_by_role("button", name="Preview forgetting a⟨U+202E⟩gnp.exe").click()
+    expect(local.get_by_role("heading", level=1)).to_have_text("Forget sample a⟨U+202E⟩gnp.exe?")
+    assert local.locator("h1 bdi").count() == 1
+
+
+def test_a_name_with_a_line_break_is_forgotten_through_the_pages(service, local):
+    odd = "two\nlines\r and \t tabs"
+    with Workspace(service.root) as workspace:
+        workspace.add(embed([many(1)[0]._replace(id=odd)]))
+    local.goto("/pages/forget")
+    local.get_by_label("whose name begins with").fill("two")
+    local.get_by_role("button", name="Find").click()
+    local.get_by_role("button", name="Preview forgetting two").click()
+    local.get_by_label("I am sure").check()
+    local.get_by_role("button", name="Forget ").click()
+    expect(local.get_by_role("heading", name="How far it is")).to_be_visible()
+    with Workspace(service.root) as workspace:
+        assert workspace.catalogue.all("SELECT id FROM withheld") == [(odd,)]
+
+
+def test_back_reload_and_the_address_bar_work_from_find_to_preview(local):
+    local.goto("/pages/forget")
+    local.get_by_label("whose name begins with").fill(ANN[0].id)
+    local.get_by_role("button", name="Find").click()
+    local.get_by_role("button", name="Preview forgetting").click()
+    expect(local.get_by_text("Nothing has changed yet")).to_be_visible()
+    local.goto(local.url)
+    expect(local.get_by_text("Nothing has changed yet")).to_be_visible()
+    local.reload()
+    expect(local.get_by_text("Nothing has changed yet")).to_be_visible()
+    local.go_back()
+    expect(local.get_by_role("button", name="Preview forgetting")).to_be_visible()
+    local.go_forward()
+    expect(local.get_by_text("Nothing has changed yet")).to_be_visible()
+
+
+def test_a_shard_that_is_chosen_after_the_session_ended_leads_to_the_log_in_and_back(service, tokens, local):
+    local.goto("/pages/graph")
+    local.get_by_label("Token").fill(tokens["operator"])
+    local.get_by_role("button", name="Log in").click()
+    expect(local.locator("#graph[data-nodes]")).to_be_visible()
+    service.app.state.sessions = Sessions()  # as one that starts anew has
+    local.get_by_role("link", name="bob").click()
+    expect(local.get_by_role("heading", name="Log in")).to_be_visible()
+    expect(local.locator("#panel")).to_have_count(0)
+    local.get_by_label("Token").fill(tokens["operator"])
+    local.get_by_role("button", name="Log in").click()
+    expect(local.locator("#panel")).to_contain_text("Shard bob")
+
+
 def test_a_right_is_revoked_and_the_prediction_changes(entered):
     page = entered("operator")
     page.get_by_role("link", name="Rights").click()
@@ -211,7 +271,11 @@ def test_a_shard_is_chosen_by_pointer_and_by_keyboard(entered):
 def test_hundreds_of_shards_stay_fluid_and_groups_fold(entered):
     page = entered("auditor")
     groups = [
-        {"name": f"g{i:03d}", "shards": [[f"g{i:03d}-{j}", 10 + j, "", "serving"] for j in range(4)]}
+        {
+            "name": f"g{i:03d}",
+            "label": f"g{i:03d}",
+            "shards": [[f"g{i:03d}-{j}", 10 + j, f"g{i:03d}-{j}", "serving"] for j in range(4)],
+        }
         for i in range(200)
     ]
     many = {"groups": groups, "edges": [[f"g{i:03d}", "g000", False] for i in range(1, 200)]}

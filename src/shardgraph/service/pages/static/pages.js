@@ -89,9 +89,7 @@ async function fetchRest(part) {
   button.textContent = button.dataset.busy;
   const sent = new URLSearchParams(new FormData(form));
   try {
-    const answer = form.method === "post"
-      ? await fetch(form.action, { method: "POST", body: sent })
-      : await fetch(`${form.action}?${sent}`);
+    const answer = await fetch(form.action, { method: "POST", body: sent });
     if (!answer.ok) throw new Error(String(answer.status));
     const found = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById(part.id);
     localTimes(found);
