@@ -307,6 +307,55 @@ def test_hundreds_of_shards_stay_fluid_and_groups_fold(entered):
     expect(page.locator("#graph")).to_have_attribute("data-nodes", "200")
 
 
+def test_labels_in_the_drawing_do_not_overlap(entered):
+    page = entered("auditor")
+    names = [f"a-source-with-a-long-name-{i}" for i in range(9)]
+    shards = [[name, 10, name, "serving"] for name in names]
+    drawn = {"groups": [{"name": "g", "label": "g", "shards": shards}], "edges": []}
+    page.route("**/pages/graph.json", lambda route: route.fulfill(json=drawn))
+    page.goto("/pages/graph")
+    expect(page.locator("#graph")).to_have_attribute("data-nodes", "10")
+    overlaps = page.evaluate(
+        """() => {
+            const only = { includeNodes: false, includeEdges: false, includeOverlays: false, includeUnderlays: false };
+            const { cy } = document.getElementById('graph')._cyreg;
+            const boxes = cy.nodes('[shard]').map((node) => node.boundingBox(only));
+            const hit = (a, b) => a.x1 < b.x2 && b.x1 < a.x2 && a.y1 < b.y2 && b.y1 < a.y2;
+            return boxes.flatMap((a, i) => boxes.slice(i + 1).filter((b) => hit(a, b))).length;
+        }"""
+    )
+    assert overlaps == 0
+
+
+@pytest.mark.parametrize("viewport", [DESKTOP, PHONE], ids=["desktop", "phone"])
+def test_a_long_name_makes_no_page_wider_than_the_window(service, local, viewport):
+    long = "n" * 127
+    with Workspace(service.root) as workspace:
+        workspace.add(embed([row._replace(id=f"{long}{i}", source=long) for i, row in enumerate(many(4))]))
+        workspace.train()
+        workspace.grant(long, sources=[long])
+    service.in_step()
+    service("POST", "/requests", json={"samples": [f"{long}1"]})
+    local.set_viewport_size(viewport)
+    wrong = []
+    for path in ("", "/requests", "/rights", f"/rights/of?consumer={long}", f"/graph?shard={long}", "/graph?shard=ann"):
+        local.goto(f"/pages{path}")
+        wrong += troubles(local)
+    broken = "(link) => { const part = new Range(); part.setStart(link.firstChild, 0); part.setEnd(link.firstChild, 7);"
+    local.goto("/pages/requests")
+    link = local.get_by_role("link", name="Request 1")
+    assert link.evaluate(broken + " return part.getClientRects().length; }") == 1, "a word is broken in two"
+    for kind in ("sample", "source"):
+        local.goto("/pages/forget")
+        local.get_by_label(kind, exact=True).check()
+        local.get_by_label("whose name begins with").fill("nnn")
+        local.get_by_role("button", name="Find").click()
+        wrong += troubles(local)
+        local.get_by_role("button", name="Preview forgetting").first.click()
+        wrong += troubles(local)
+    assert wrong == []
+
+
 def test_times_are_in_the_readers_zone(entered):
     page = entered("auditor", timezone_id="Asia/Tokyo", locale="en-GB")
     page.goto("/pages/requests")

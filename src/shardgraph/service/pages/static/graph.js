@@ -5,7 +5,7 @@
 (() => {
   const box = document.getElementById("graph");
   const panel = document.getElementById("panel");
-  const CELL = 46, GAP = 34, MANY = 200; // more shards than this begin folded
+  const CELL = 64, GAP = 34, MANY = 200; // more shards than this begin folded
   let graph, cy;
   const open = new Set();
 
@@ -68,7 +68,7 @@
     const ink = colour("--ink"), quiet = colour("--quiet"), card = colour("--card");
     const filled = (name) => ({ "background-color": colour(name) });
     return [
-      { selector: "node", style: { width: "data(size)", height: "data(size)", label: "data(label)", color: ink, "font-size": 9, "text-valign": "bottom", "text-margin-y": 3, "min-zoomed-font-size": 7, "text-max-width": 70, "text-wrap": "ellipsis", "border-width": 0 } },
+      { selector: "node", style: { width: "data(size)", height: "data(size)", label: "data(label)", color: ink, "font-size": 9, "text-valign": "bottom", "text-margin-y": 3, "min-zoomed-font-size": 7, "text-max-width": CELL - 6, "text-wrap": "ellipsis", "border-width": 0 } },
       { selector: "node.serving", style: filled("--good") },
       { selector: "node.missing", style: filled("--bad") },
       { selector: "node.idle", style: filled("--idle") },
