@@ -1,6 +1,7 @@
 """The pages without a browser: what each shows, to whom, and how it fails."""
 
 import json
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from PIL import Image
@@ -135,6 +136,37 @@ def test_a_request_is_watched_to_its_end_and_proved(service, visit):
     assert "byte for byte" in me.get(proof).text
     assert "Genuine" in me.post(f"{proof}/verify").text
     assert "forgotten already" in found(me, "sample", ANN).text
+
+
+def test_what_waits_already_is_said_where_it_is_found_and_previewed(tokens, visit):
+    operator, owner = entered(visit, tokens["operator"]), entered(visit, tokens["owner"])
+    assert "already requested" not in found(operator, "sample", ANN).text + preview(operator, "sample", ANN).text
+    forget(operator, "sample", ANN)
+    for page in (found(operator, "sample", ANN).text, preview(operator, "sample", ANN).text):
+        assert 'already requested: <a href="/pages/requests/1">request 1</a>' in page
+        assert "Nothing has changed yet" not in page
+    for page in (found(operator, "source", "ann").text, preview(operator, "source", "ann").text):
+        assert f"1 of {sum(row.source == 'ann' for row in ROWS)} samples already requested" in page
+    for page in (found(owner, "sample", ANN).text, preview(owner, "sample", ANN).text):
+        assert "already requested" in page and "/pages/requests/1" not in page, "it is not hers to see"
+    assert "already requested" not in found(operator, "source", "bob").text
+    assert forget(operator, "sample", ANN).headers["location"] == "/pages/requests/2"
+
+
+def test_a_deadline_is_today_at_the_earliest(visit):
+    today = datetime.now(UTC).date()
+    page = preview(visit(), "sample", ANN).text
+    assert any(f'type="date" min="{day}"' in page for day in (today, today + timedelta(days=1)))
+
+
+def test_a_right_says_when_not_all_sources_can_be_chosen(root, visit):
+    rows = [row._replace(id=f"s{i}", source=f"source-{i:03d}") for i, row in enumerate(many(201))]
+    with Workspace(root) as workspace:
+        workspace.add(embed(rows))
+        workspace.grant("acme", sources=["ann"])
+    me = visit()
+    assert "The first 200 of 204" in me.get("/pages/rights").text
+    assert "The first 200 of 203" in me.get("/pages/rights/of?consumer=acme").text
 
 
 def test_a_form_that_is_not_confirmed_changes_nothing(service, visit):

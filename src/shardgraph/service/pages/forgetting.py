@@ -3,6 +3,7 @@
 Names travel in forms, and in addresses, which browsers, proxies and logs keep, only sealed.
 """
 
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, HTTPException, Query, Request, Response
@@ -20,6 +21,7 @@ from shardgraph.service.asking import chosen, previewed
 from shardgraph.service.office import Office
 from shardgraph.service.owning import may_know
 from shardgraph.service.pages.rendering import PREFIX, render
+from shardgraph.service.pages.requested import requested
 from shardgraph.service.pages.sealing import MOST, the_seal
 from shardgraph.service.pages.visiting import Asker, Page, Sent, exact, named, text
 from shardgraph.service.schemas import Ask
@@ -61,9 +63,12 @@ def preview(request: Request, who: Asker, office: TheOffice, of: Sealed = "") ->
     asked = chosen(office, _ask(kind, name, twins), who)
     facts = previewed(office, asked, who, twins=twins or bool(looked["look"]))
     last = measurements(office.reader.catalogue, 1) if who.role != OWNER else []
-    shown = request.app.state.originals.show(_samples(office, kind, name))
+    samples = _samples(office, kind, name)
+    waiting = requested(office.reader.catalogue, who, kind, [name]).get(name)
     of_page: dict[str, Any] = {"kind": kind, "name": name, "twins": twins, "looked": looked["look"] or twins}
-    of_page |= {"originals": shown, "spending": _spending(office, asked), "accuracy": last[-1] if last else None}
+    of_page |= {"waiting": waiting, "of": len(samples), "originals": request.app.state.originals.show(samples)}
+    of_page |= {"spending": _spending(office, asked), "accuracy": last[-1] if last else None}
+    of_page["today"] = datetime.now(UTC).date().isoformat()
     return render(request, "preview.html", facts=facts, **of_page)
 
 
@@ -114,7 +119,9 @@ def _found(office: Office, who: Caller, kind: str, wanted: str) -> dict[str, Any
         wanted = wanted.strip()
         found = find(catalogue, kind, wanted, sources, MOST_SHOWN + 1)
     before = None if found else _before(office, who, kind, wanted)
-    return {"wanted": wanted, "found": found[:MOST_SHOWN], "more": len(found) > MOST_SHOWN, "before": before}
+    shown, more = found[:MOST_SHOWN], len(found) > MOST_SHOWN
+    waiting = requested(catalogue, who, kind, [one.name for one in shown])
+    return {"wanted": wanted, "found": shown, "waiting": waiting, "more": more, "before": before}
 
 
 def _spending(office: Office, asked: ForgetRequest) -> Spending | None:
