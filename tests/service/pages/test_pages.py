@@ -104,8 +104,18 @@ def test_an_address_of_a_preview_is_good_for_this_service_and_this_page_alone(se
 
 
 def test_addresses_that_take_forms_alone_lead_to_where_the_form_is(visit):
-    for path in ("find", "preview", "submit"):
-        assert visit().get(f"/pages/forget/{path}").headers["location"] == "/pages/forget"
+    forms = {
+        "/forget/find": "/forget",
+        "/forget/preview": "/forget",
+        "/forget/submit": "/forget",
+        "/requests/7/cancel": "/requests/7",
+        "/proof/check": "/proof",
+        "/proof/7/verify": "/proof/7",
+        "/rights/measure": "/rights",
+        "/logout": "",
+    }
+    for path, place in forms.items():
+        assert visit().get(f"/pages{path}").headers["location"] == f"/pages{place}", path
 
 
 @pytest.mark.parametrize(

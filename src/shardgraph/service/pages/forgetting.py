@@ -92,13 +92,6 @@ def confirm(request: Request, who: Asker, sent: Sent, office: TheOffice) -> Resp
     return RedirectResponse(f"{PREFIX}/requests/{entry.number}", 303)
 
 
-@router.get("/find")
-@router.get("/submit")
-def back(who: Asker) -> Response:
-    """These take forms alone."""
-    return RedirectResponse(HOME, 303)
-
-
 def _ask(kind: str, name: str, twins: bool = False, reason: str = "", deadline: str = "") -> Ask:
     if kind not in COLUMNS:
         raise InputError(f"one can forget a {' or a '.join(COLUMNS)} here, got {kind!r}")
