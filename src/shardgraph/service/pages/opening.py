@@ -55,7 +55,7 @@ def form_page(request: Request) -> Response:
 
 def _form_pages() -> APIRouter:
     routes = [route for router in ROUTERS for route in router.routes if isinstance(route, APIRoute)]
-    shown = {route.path for route in routes if "GET" in route.methods}
+    shown = {route.path for route in routes if "GET" in (route.methods or ())}
     found = APIRouter(route_class=Page, include_in_schema=False)
     for path in sorted({route.path for route in routes} - shown):
         found.add_api_route(path, form_page, methods=["GET"])
