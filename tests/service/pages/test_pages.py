@@ -144,7 +144,8 @@ def test_a_request_is_watched_to_its_end_and_proved(service, visit):
     assert names == ["received", "instant", "erasing", "retraining", "verified", "done"]
     proof = place.replace("requests", "proof")
     assert "byte for byte" in me.get(proof).text
-    assert "Genuine" in me.post(f"{proof}/verify").text
+    verified = me.post(f"{proof}/verify", follow_redirects=True)
+    assert "Genuine" in verified.text and "Genuine" in me.get(str(verified.url)).text
     assert "forgotten already" in found(me, "sample", ANN).text
 
 
@@ -232,7 +233,7 @@ def test_verify_looks_at_the_file_on_disk(root, service, visit):
     path.write_bytes(path.read_bytes().replace(b'"forget"', b'"repair"'))
     proof = place.replace("requests", "proof")
     me.get(proof)
-    assert "Refused" in me.post(f"{proof}/verify").text
+    assert "Refused" in me.post(f"{proof}/verify", follow_redirects=True).text
 
 
 def test_one_sample_is_found_in_a_certificate_by_its_nonce_alone(root, service, visit):
