@@ -120,7 +120,7 @@ class Service:
 
 def pages(shard: str) -> dict[str, tuple[str, dict[str, str] | None]]:
     """Every page, and what is sent to it."""
-    sample = {"kind": "sample", "name": "s010101"}
+    sample = {"kind": "sample", "name": '"s010101"'}
     return {
         "overview": ("/pages", None),
         "graph": ("/pages/graph", None),
@@ -152,7 +152,7 @@ def timed(client: httpx.Client, path: str, sent: dict[str, str] | None, rounds: 
         if sent is None:
             answer = client.get(path)
         else:
-            answer = client.post(path, data={"csrf": found.group(1), **sent})
+            answer = client.post(path, data={"csrf": found.group(1), **sent}, follow_redirects=True)
         taken.append(time.perf_counter() - start)
         assert answer.status_code == 200, (path, answer.status_code, answer.text[-500:])
     return sorted(taken[1:])

@@ -1,5 +1,6 @@
 """A visitor of the pages without a browser: it keeps cookies, and sends forms as a page gives them."""
 
+import json
 import re
 from html import unescape
 
@@ -32,6 +33,25 @@ class Visit:
         found = CSRF.search(answer.text) if "html" in answer.headers.get("content-type", "") else None
         self.csrf = unescape(found.group(1)) if found else self.csrf
         return answer
+
+
+def found(me: Visit, kind: str, wanted: str) -> httpx.Response:
+    """What begins so, as a visitor sees it."""
+    me.get("/pages/forget")
+    return me.post("/pages/forget/find", {"kind": kind, "wanted": wanted}, follow_redirects=True)
+
+
+def preview(me: Visit, kind: str, name: str, **more: str) -> httpx.Response:
+    """What forgetting it would do, as a visitor sees it."""
+    me.get("/pages/forget")
+    sent = {"kind": kind, "name": json.dumps(name), **more}
+    return me.post("/pages/forget/preview", sent, follow_redirects=True)
+
+
+def forget(me: Visit, kind: str, name: str) -> httpx.Response:
+    """Ask for something to be forgotten."""
+    me.get("/pages/forget")
+    return me.post("/pages/forget/submit", {"kind": kind, "name": json.dumps(name), "sure": "yes"})
 
 
 @pytest.fixture

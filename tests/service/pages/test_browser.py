@@ -9,13 +9,16 @@ from playwright.sync_api import expect
 from shardgraph.forget.queue import Submission
 from shardgraph.forget.request import ForgetRequest
 from shardgraph.forget.workspace import Workspace
+from shardgraph.service.pages.sessions import Sessions
 from shardgraph.service.tokens import ROLES, create_token
 from tests.service.conftest import BY_SOURCE, ROWS
 from tests.service.pages.browser import DESKTOP, PHONE, chromium, troubles
 from tests.service.processes import Process
+from tests.strategies import embed, many
 
 pytestmark = pytest.mark.slow
 ANN, BOB = BY_SOURCE["ann"], BY_SOURCE["bob"]
+RLO = "\u202e"  # from here on to the left
 
 
 @pytest.fixture(scope="module")
@@ -111,6 +114,103 @@ def test_an_erasure_from_search_to_proof_and_a_forged_proof_is_refused(entered, 
         expect(page.get_by_text(verdict)).to_be_visible()
 
 
+@pytest.fixture
+def local(service, browser):
+    """A page of a service without tokens, whose requests are carried out when a test says so."""
+    context = browser.new_context(viewport=DESKTOP, base_url=service.base)
+    yield context.new_page()
+    context.close()
+
+
+def test_a_request_that_failed_is_tried_again_and_watched_without_a_reload(service, local):
+    service("POST", "/requests", json={"samples": [ANN[0].id]})
+    with Workspace(service.root) as workspace:
+        path = workspace.store.path("shard:ann")
+    raw = path.read_bytes()
+    path.write_bytes(raw[:-1])
+    service.work()
+    path.write_bytes(raw)
+    local.goto("/pages/requests/1")
+    local.get_by_role("button", name="Try again").click()
+    expect(local.locator("#now [data-state=instant]")).to_be_visible()
+    loads = []
+    local.on("load", lambda page: loads.append(page.url))
+    local.wait_for_timeout(1500)
+    service.work()
+    expect(local.locator("#now [data-state=done]")).to_be_visible()
+    assert loads == []
+
+    def names():
+        return [one.get_attribute("data-name") for one in local.locator(".states li").all()]
+
+    tried = ["received", "instant", "failed", "received", "instant", "erasing", "retraining", "verified", "done"]
+    assert names() == tried
+    local.reload()
+    assert names() == tried
+    colours = local.evaluate(
+        "() => ['failed', 'done'].map((name) =>"
+        " getComputedStyle(document.querySelector(`[data-name=${name}]`), '::before').backgroundColor)"
+    )
+    assert colours[0] != colours[1]
+
+
+def test_a_name_that_turns_the_text_around_reads_in_its_order_when_it_is_confirmed(service, local):
+    odd = f"a{RLO}gnp.exe"
+    with Workspace(service.root) as workspace:
+        workspace.add(embed([many(1)[0]._replace(id=odd)]))
+    local.goto("/pages/forget")
+    local.get_by_label("whose name begins with").fill("a")
+    local.get_by_role("button", name="Find").click()
+    local.get_by_role("button", name="Preview forgetting a⟨U+202E⟩gnp.exe").click()
+    expect(local.get_by_role("heading", level=1)).to_have_text("Forget sample a⟨U+202E⟩gnp.exe?")
+    assert local.locator("h1 bdi").count() == 1
+
+
+def test_a_name_with_a_line_break_is_forgotten_through_the_pages(service, local):
+    odd = "two\nlines\r and \t tabs"
+    with Workspace(service.root) as workspace:
+        workspace.add(embed([many(1)[0]._replace(id=odd)]))
+    local.goto("/pages/forget")
+    local.get_by_label("whose name begins with").fill("two")
+    local.get_by_role("button", name="Find").click()
+    local.get_by_role("button", name="Preview forgetting two").click()
+    local.get_by_label("I am sure").check()
+    local.get_by_role("button", name="Forget ").click()
+    expect(local.get_by_role("heading", name="How far it is")).to_be_visible()
+    with Workspace(service.root) as workspace:
+        assert workspace.catalogue.all("SELECT id FROM withheld") == [(odd,)]
+
+
+def test_back_reload_and_the_address_bar_work_from_find_to_preview(local):
+    local.goto("/pages/forget")
+    local.get_by_label("whose name begins with").fill(ANN[0].id)
+    local.get_by_role("button", name="Find").click()
+    local.get_by_role("button", name="Preview forgetting").click()
+    expect(local.get_by_text("Nothing has changed yet")).to_be_visible()
+    local.goto(local.url)
+    expect(local.get_by_text("Nothing has changed yet")).to_be_visible()
+    local.reload()
+    expect(local.get_by_text("Nothing has changed yet")).to_be_visible()
+    local.go_back()
+    expect(local.get_by_role("button", name="Preview forgetting")).to_be_visible()
+    local.go_forward()
+    expect(local.get_by_text("Nothing has changed yet")).to_be_visible()
+
+
+def test_a_shard_that_is_chosen_after_the_session_ended_leads_to_the_log_in_and_back(service, tokens, local):
+    local.goto("/pages/graph")
+    local.get_by_label("Token").fill(tokens["operator"])
+    local.get_by_role("button", name="Log in").click()
+    expect(local.locator("#graph[data-nodes]")).to_be_visible()
+    service.app.state.sessions = Sessions()  # as one that starts anew has
+    local.get_by_role("link", name="bob").click()
+    expect(local.get_by_role("heading", name="Log in")).to_be_visible()
+    expect(local.locator("#panel")).to_have_count(0)
+    local.get_by_label("Token").fill(tokens["operator"])
+    local.get_by_role("button", name="Log in").click()
+    expect(local.locator("#panel")).to_contain_text("Shard bob")
+
+
 def test_a_right_is_revoked_and_the_prediction_changes(entered):
     page = entered("operator")
     page.get_by_role("link", name="Rights").click()
@@ -171,7 +271,11 @@ def test_a_shard_is_chosen_by_pointer_and_by_keyboard(entered):
 def test_hundreds_of_shards_stay_fluid_and_groups_fold(entered):
     page = entered("auditor")
     groups = [
-        {"name": f"g{i:03d}", "shards": [[f"g{i:03d}-{j}", 10 + j, "", "serving"] for j in range(4)]}
+        {
+            "name": f"g{i:03d}",
+            "label": f"g{i:03d}",
+            "shards": [[f"g{i:03d}-{j}", 10 + j, f"g{i:03d}-{j}", "serving"] for j in range(4)],
+        }
         for i in range(200)
     ]
     many = {"groups": groups, "edges": [[f"g{i:03d}", "g000", False] for i in range(1, 200)]}
@@ -201,6 +305,55 @@ def test_hundreds_of_shards_stay_fluid_and_groups_fold(entered):
     assert len(frames) > 5 and frames[len(frames) // 2] < 100, frames  # ten a second, drawn by one busy core
     page.get_by_role("button", name="Fold groups", exact=True).click()
     expect(page.locator("#graph")).to_have_attribute("data-nodes", "200")
+
+
+def test_labels_in_the_drawing_do_not_overlap(entered):
+    page = entered("auditor")
+    names = [f"a-source-with-a-long-name-{i}" for i in range(9)]
+    shards = [[name, 10, name, "serving"] for name in names]
+    drawn = {"groups": [{"name": "g", "label": "g", "shards": shards}], "edges": []}
+    page.route("**/pages/graph.json", lambda route: route.fulfill(json=drawn))
+    page.goto("/pages/graph")
+    expect(page.locator("#graph")).to_have_attribute("data-nodes", "10")
+    overlaps = page.evaluate(
+        """() => {
+            const only = { includeNodes: false, includeEdges: false, includeOverlays: false, includeUnderlays: false };
+            const { cy } = document.getElementById('graph')._cyreg;
+            const boxes = cy.nodes('[shard]').map((node) => node.boundingBox(only));
+            const hit = (a, b) => a.x1 < b.x2 && b.x1 < a.x2 && a.y1 < b.y2 && b.y1 < a.y2;
+            return boxes.flatMap((a, i) => boxes.slice(i + 1).filter((b) => hit(a, b))).length;
+        }"""
+    )
+    assert overlaps == 0
+
+
+@pytest.mark.parametrize("viewport", [DESKTOP, PHONE], ids=["desktop", "phone"])
+def test_a_long_name_makes_no_page_wider_than_the_window(service, local, viewport):
+    long = "n" * 127
+    with Workspace(service.root) as workspace:
+        workspace.add(embed([row._replace(id=f"{long}{i}", source=long) for i, row in enumerate(many(4))]))
+        workspace.train()
+        workspace.grant(long, sources=[long])
+    service.in_step()
+    service("POST", "/requests", json={"samples": [f"{long}1"]})
+    local.set_viewport_size(viewport)
+    wrong = []
+    for path in ("", "/requests", "/rights", f"/rights/of?consumer={long}", f"/graph?shard={long}", "/graph?shard=ann"):
+        local.goto(f"/pages{path}")
+        wrong += troubles(local)
+    broken = "(link) => { const part = new Range(); part.setStart(link.firstChild, 0); part.setEnd(link.firstChild, 7);"
+    local.goto("/pages/requests")
+    link = local.get_by_role("link", name="Request 1")
+    assert link.evaluate(broken + " return part.getClientRects().length; }") == 1, "a word is broken in two"
+    for kind in ("sample", "source"):
+        local.goto("/pages/forget")
+        local.get_by_label(kind, exact=True).check()
+        local.get_by_label("whose name begins with").fill("nnn")
+        local.get_by_role("button", name="Find").click()
+        wrong += troubles(local)
+        local.get_by_role("button", name="Preview forgetting").first.click()
+        wrong += troubles(local)
+    assert wrong == []
 
 
 def test_times_are_in_the_readers_zone(entered):

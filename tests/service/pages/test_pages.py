@@ -1,6 +1,7 @@
 """The pages without a browser: what each shows, to whom, and how it fails."""
 
 import json
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from PIL import Image
@@ -9,7 +10,10 @@ from shardgraph.forget.history import costs, measure, measurements
 from shardgraph.forget.workspace import Workspace
 from shardgraph.service.pages.drawing import elements
 from shardgraph.service.pages.originals import Originals
+from shardgraph.service.pages.rendering import named
+from shardgraph.service.pages.sealing import Seal
 from tests.service.conftest import BY_SOURCE, ROWS
+from tests.service.pages.conftest import forget, found, preview
 from tests.strategies import embed, many
 
 PAGES = {
@@ -29,11 +33,6 @@ def entered(visit, token):
     me = visit()
     me.log_in(token)
     return me
-
-
-def forget(me, kind, name):
-    me.get("/pages/forget")
-    return me.post("/pages/forget/submit", {"kind": kind, "name": name, "sure": "yes"})
 
 
 @pytest.mark.parametrize("role", ["operator", "auditor", "owner", "consumer"])
@@ -70,30 +69,68 @@ def test_the_first_address_leads_to_the_pages_and_an_unknown_one_to_a_page_that_
 
 
 def test_names_are_escaped(service, visit):
-    me = visit()
-    me.get("/pages/forget")
-    answer = me.post("/pages/forget/find", {"kind": "sample", "wanted": "<script>alert(1)</script>"})
+    answer = found(visit(), "sample", "<script>alert(1)</script>")
     assert answer.status_code == 200 and "<script>alert" not in answer.text and "&lt;script&gt;" in answer.text
 
 
 def test_find_shows_what_begins_so_and_preview_what_it_would_cost(visit):
     me = visit()
-    me.get("/pages/forget")
-    found = me.post("/pages/forget/find", {"kind": "sample", "wanted": ANN[:8]})
-    assert ANN in found.text and "Preview" in found.text
+    page = found(me, "sample", ANN[:8]).text
+    assert ANN in page and "Preview" in page
     for kind, name in (("source", "ann"), ("subject", "p1"), ("sample", ANN)):
-        assert name in me.post("/pages/forget/find", {"kind": kind, "wanted": name[:2]}).text
-        answer = me.post("/pages/forget/preview", {"kind": kind, "name": name})
+        assert name in found(me, kind, name[:2]).text
+        answer = preview(me, kind, name)
         assert answer.status_code == 200 and "samples to read again" in answer.text, answer.text
-        assert "No twin" in me.post("/pages/forget/preview", {"kind": kind, "name": name, "look": "yes"}).text
+        assert "No twin" in preview(me, kind, name, look="yes").text
 
 
 def test_no_address_holds_the_name_of_a_sample(service, visit):
     me = visit()
-    me.get("/pages/forget")
-    for path in ("find", "preview", "submit"):
-        answer = me.post(f"/pages/forget/{path}", {"kind": "sample", "name": ANN, "wanted": ANN, "sure": "yes"})
+    for answer in (found(me, "sample", ANN), preview(me, "sample", ANN), forget(me, "sample", ANN)):
+        assert answer.status_code in (200, 303)
         assert ANN not in str(answer.url) + answer.headers.get("location", "")
+
+
+def test_an_address_of_a_preview_is_good_for_this_service_and_this_page_alone(service, visit):
+    me = visit()
+    place = str(preview(me, "sample", ANN).url)
+    assert me.get(place).status_code == 200
+    elsewhere = (place.replace("/preview", ""), place[:-3], "/pages/forget/preview", "/pages/forget/preview?of=é")
+    assert "Found" not in me.get(elsewhere[0]).text
+    for wrong in elsewhere[1:]:
+        assert me.get(wrong).headers["location"] == "/pages/forget", wrong
+    service.app.state.seal = Seal()  # as one that starts anew has
+    assert me.get(place).headers["location"] == "/pages/forget"
+
+
+def test_addresses_that_take_forms_alone_lead_to_where_the_form_is(visit):
+    forms = {
+        "/forget/find": "/forget",
+        "/forget/preview": "/forget",
+        "/forget/submit": "/forget",
+        "/requests/7/cancel": "/requests/7",
+        "/proof/check": "/proof",
+        "/proof/7/verify": "/proof/7",
+        "/rights/measure": "/rights",
+        "/logout": "",
+    }
+    for path, place in forms.items():
+        assert visit().get(f"/pages{path}").headers["location"] == f"/pages{place}", path
+
+
+@pytest.mark.parametrize(
+    ("path", "place"), [("/", ""), ("/graph/", "/graph"), ("//evil.example/", "/evil.example"), ("///", "")]
+)
+def test_an_address_with_a_slash_too_many_leads_to_the_page(visit, path, place):
+    assert visit().get(f"/pages{path}").headers["location"] == f"/pages{place}"
+
+
+def test_a_form_that_is_too_large_is_refused_with_a_page(visit):
+    me = visit()
+    me.get("/pages/proof")
+    answer = me.post("/pages/proof/check", {"pasted": "x" * (5 << 20)})
+    assert answer.status_code == 413 and "<h1>Too large</h1>" in answer.text
+    assert answer.headers["x-frame-options"] == "DENY"
 
 
 def test_a_request_is_watched_to_its_end_and_proved(service, visit):
@@ -107,16 +144,46 @@ def test_a_request_is_watched_to_its_end_and_proved(service, visit):
     assert names == ["received", "instant", "erasing", "retraining", "verified", "done"]
     proof = place.replace("requests", "proof")
     assert "byte for byte" in me.get(proof).text
-    assert "Genuine" in me.post(f"{proof}/verify").text
-    me.get("/pages/forget")
-    again = me.post("/pages/forget/find", {"kind": "sample", "wanted": ANN})
-    assert "forgotten already" in again.text
+    verified = me.post(f"{proof}/verify", follow_redirects=True)
+    assert "Genuine" in verified.text and "Genuine" in me.get(str(verified.url)).text
+    assert "forgotten already" in found(me, "sample", ANN).text
+
+
+def test_what_waits_already_is_said_where_it_is_found_and_previewed(tokens, visit):
+    operator, owner = entered(visit, tokens["operator"]), entered(visit, tokens["owner"])
+    assert "already requested" not in found(operator, "sample", ANN).text + preview(operator, "sample", ANN).text
+    forget(operator, "sample", ANN)
+    for page in (found(operator, "sample", ANN).text, preview(operator, "sample", ANN).text):
+        assert 'already requested: <a href="/pages/requests/1">request 1</a>' in page
+        assert "Nothing has changed yet" not in page
+    for page in (found(operator, "source", "ann").text, preview(operator, "source", "ann").text):
+        assert f"1 of {sum(row.source == 'ann' for row in ROWS)} samples already requested" in page
+    for page in (found(owner, "sample", ANN).text, preview(owner, "sample", ANN).text):
+        assert "already requested" in page and "/pages/requests/1" not in page, "it is not hers to see"
+    assert "already requested" not in found(operator, "source", "bob").text
+    assert forget(operator, "sample", ANN).headers["location"] == "/pages/requests/2"
+
+
+def test_a_deadline_is_today_at_the_earliest(visit):
+    today = datetime.now(UTC).date()
+    page = preview(visit(), "sample", ANN).text
+    assert any(f'type="date" min="{day}"' in page for day in (today, today + timedelta(days=1)))
+
+
+def test_a_right_says_when_not_all_sources_can_be_chosen(root, visit):
+    rows = [row._replace(id=f"s{i}", source=f"source-{i:03d}") for i, row in enumerate(many(201))]
+    with Workspace(root) as workspace:
+        workspace.add(embed(rows))
+        workspace.grant("acme", sources=["ann"])
+    me = visit()
+    assert "The first 200 of 204" in me.get("/pages/rights").text
+    assert "The first 200 of 203" in me.get("/pages/rights/of?consumer=acme").text
 
 
 def test_a_form_that_is_not_confirmed_changes_nothing(service, visit):
     me = visit()
     me.get("/pages/forget")
-    assert me.post("/pages/forget/submit", {"kind": "sample", "name": ANN}).status_code == 422
+    assert me.post("/pages/forget/submit", {"kind": "sample", "name": json.dumps(ANN)}).status_code == 422
     assert service("GET", "/requests").json()["requests"] == []
 
 
@@ -166,7 +233,7 @@ def test_verify_looks_at_the_file_on_disk(root, service, visit):
     path.write_bytes(path.read_bytes().replace(b'"forget"', b'"repair"'))
     proof = place.replace("requests", "proof")
     me.get(proof)
-    assert "Refused" in me.post(f"{proof}/verify").text
+    assert "Refused" in me.post(f"{proof}/verify", follow_redirects=True).text
 
 
 def test_one_sample_is_found_in_a_certificate_by_its_nonce_alone(root, service, visit):
@@ -197,13 +264,10 @@ def test_an_owner_is_barred_from_what_is_not_its_own(tokens, service, visit):
     for path in (place, f"{place}/events", proof, f"{proof}/certificate.json", "/pages/graph", "/pages/rights"):
         assert owner.get(path).status_code in (403, 404), path
     assert "Request 1" not in owner.get("/pages/requests").text + owner.get("/pages/proof").text
-    owner.get("/pages/forget")
-    assert BOB not in owner.post("/pages/forget/find", {"kind": "sample", "wanted": "sample"}).text.replace(ANN, "")
-    assert ANN in owner.post("/pages/forget/find", {"kind": "sample", "wanted": "sample"}).text
+    page = found(owner, "sample", "sample").text
+    assert BOB not in page and ANN in page
     other = BY_SOURCE["bob"][1].id
-    for step in ("preview", "submit"):
-        answer = owner.post(f"/pages/forget/{step}", {"kind": "sample", "name": other, "sure": "yes"})
-        assert answer.status_code == 404, step
+    assert preview(owner, "sample", other).status_code == forget(owner, "sample", other).status_code == 404
     assert owner.post(f"{place}/cancel").status_code == 404
     assert owner.post(f"{place}/retry").status_code == 403
     assert owner.post("/pages/proof/everything").status_code == 403
@@ -220,21 +284,22 @@ def test_an_auditor_changes_nothing(tokens, visit):
 def test_rights_are_given_asked_about_and_taken(visit):
     me = visit()
     me.get("/pages/rights")
-    granted = me.post("/pages/rights/grant", {"consumer": "acme & co", "source": ["ann", "bob"]})
+    granted = me.post("/pages/rights/grant", {"consumer": "acme & co", "source": ['"ann"', '"bob"']})
     assert granted.status_code == 303
     assert "adapters kept" not in me.get(granted.headers["location"]).text
     assert "adapters kept" in me.get(granted.headers["location"] + "&reach=yes").text
-    asked = {"consumer": "acme & co", "sample": ROWS[24].id}
+    acme = {"of": '"acme & co"'}
+    asked = acme | {"sample": json.dumps(ROWS[24].id)}
     before = me.post("/pages/rights/ask", asked).text
     assert "is labelled" in before
-    assert 'id="accuracy"' in me.post("/pages/rights/measure", {"consumer": "acme & co"}).text
-    assert me.post("/pages/rights/revoke", {"consumer": "acme & co", "source": "bob"}).status_code == 303
+    assert 'id="accuracy"' in me.post("/pages/rights/measure", acme).text
+    assert me.post("/pages/rights/revoke", acme | {"source": '"bob"'}).status_code == 303
     after = me.post("/pages/rights/ask", asked).text
     answers = [text.split("<tbody>")[1].split("</tbody>")[0] for text in (before, after)]
     assert answers[0] != answers[1]
-    assert me.post("/pages/rights/provision", {"consumer": "acme & co"}).status_code == 303
-    assert me.post("/pages/rights/revoke", {"consumer": "acme & co"}).status_code == 422
-    everything = me.post("/pages/rights/revoke", {"consumer": "acme & co", "everything": "yes"})
+    assert me.post("/pages/rights/provision", acme).status_code == 303
+    assert me.post("/pages/rights/revoke", acme).status_code == 422
+    everything = me.post("/pages/rights/revoke", acme | {"everything": "yes"})
     assert everything.headers["location"] == "/pages/rights"
     assert "Nobody was granted" in me.get("/pages/rights").text
 
@@ -247,23 +312,23 @@ def test_a_consumer_sees_its_own_right_and_no_sample(root, tokens, visit):
     own = me.get(me.get("/pages/rights").headers["location"])
     assert "Right of the-consumer" in own.text and "sample-0" not in own.text
     assert me.get("/pages/rights/of?consumer=other").status_code == 404
-    assert me.post("/pages/rights/measure", {"consumer": "other"}).status_code == 404
-    assert me.post("/pages/rights/measure", {"consumer": "the-consumer"}).status_code == 200
-    assert me.post("/pages/rights/ask", {"consumer": "the-consumer", "sample": ROWS[24].id}).status_code == 403
+    assert me.post("/pages/rights/measure", {"of": '"other"'}).status_code == 404
+    assert me.post("/pages/rights/measure", {"of": '"the-consumer"'}).status_code == 200
+    assert me.post("/pages/rights/ask", {"of": '"the-consumer"', "sample": '"x"'}).status_code == 403
 
 
 def test_only_held_out_samples_can_be_asked_about(visit):
     me = visit()
     me.get("/pages/rights")
-    me.post("/pages/rights/grant", {"consumer": "acme", "source": "ann"})
-    assert me.post("/pages/rights/ask", {"consumer": "acme", "sample": ANN}).status_code == 422
+    me.post("/pages/rights/grant", {"consumer": "acme", "source": '"ann"'})
+    assert me.post("/pages/rights/ask", {"of": '"acme"', "sample": json.dumps(ANN)}).status_code == 422
 
 
 def test_the_office_keeps_no_model_for_a_right(service, visit):
     me = visit()
     me.get("/pages/rights")
-    me.post("/pages/rights/grant", {"consumer": "acme", "source": "ann"})
-    me.post("/pages/rights/measure", {"consumer": "acme"})
+    me.post("/pages/rights/grant", {"consumer": "acme", "source": '"ann"'})
+    assert me.post("/pages/rights/measure", {"of": '"acme"'}).status_code == 200
     counter = service.app.state.office._counter
     assert not counter._servings and counter._model is None
 
@@ -315,13 +380,47 @@ def test_a_name_that_ends_in_a_space_is_another(root, visit):
         workspace.add(embed([plain, spaced]))
         workspace.train()
     me = visit()
-    me.get("/pages/forget")
-    assert 'value="x "' in me.post("/pages/forget/find", {"kind": "sample", "wanted": "x "}).text
-    assert "x" in me.post("/pages/forget/find", {"kind": "sample", "wanted": " x"}).text
+    assert "<bdi>x⟨U+0020⟩</bdi>" in found(me, "sample", "x ").text
+    assert "<bdi>x</bdi>" in found(me, "sample", " x").text
     assert forget(me, "sample", "x ").status_code == 303
     with Workspace(root) as workspace:
         withheld = {sample for (sample,) in workspace.catalogue.all("SELECT id FROM withheld")}
     assert withheld == {"x "}
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("a\u202egnp.exe", "a⟨U+202E⟩gnp.exe"),
+        ("a\u200bb\nc\x00", "a⟨U+200B⟩b⟨U+000A⟩c⟨U+0000⟩"),
+        ("a\u00a0b", "a⟨U+00A0⟩b"),
+        (" a b  ", "⟨U+0020⟩a b⟨U+0020⟩⟨U+0020⟩"),
+        (" ", "⟨U+0020⟩"),
+        ("<b>", "&lt;b&gt;"),
+        ("שלום é 名", "שלום é 名"),
+    ],
+)
+def test_nothing_hides_in_a_name(name, shown):
+    assert named(name) == f"<bdi>{shown}</bdi>"
+
+
+def test_a_name_is_as_visible_where_it_is_confirmed_as_where_it_is_found(root, visit):
+    row = many(1)[0]._replace(id="a\u202eb", source="s\u202et", label="ant")
+    with Workspace(root) as workspace:
+        workspace.add(embed([row]))
+        workspace.grant("c\u202ed", sources=["s\u202et"])
+    me = visit()
+    pages = [
+        found(me, "sample", "a\u202e"),
+        found(me, "source", "s"),
+        preview(me, "sample", row.id),
+        preview(me, "source", row.source),
+        me.get("/pages/rights"),
+        me.get("/pages/rights/of", params={"consumer": "c\u202ed"}),
+    ]
+    for page in pages:
+        assert page.status_code == 200 and "⟨U+202E⟩" in page.text, page.url
+        assert "\u202e" not in page.text.replace('value="a\u202e"', ""), page.url
 
 
 def test_half_a_character_is_refused_with_a_page(service, visit):
@@ -330,7 +429,10 @@ def test_half_a_character_is_refused_with_a_page(service, visit):
     service.work()
     whole = json.loads(me.get("/pages/proof/1/certificate.json").content) | {"number": "\ud800"}
     answer = me.post("/pages/proof/check", {"pasted": json.dumps(whole)})
-    assert answer.status_code == 422 and "characters that are none" in answer.text
+    assert answer.status_code == 200 and "Refused" in answer.text and "Genuine" not in answer.text
+    answer = me.post("/pages/proof/1/nonce", {"sample": b"\xed\xa0\x80"})
+    assert answer.status_code in (404, 422) and "<h1>" in answer.text
+    assert preview(me, "sample", "\ud800").status_code == 422
 
 
 def test_a_picture_that_pillow_chokes_on_is_not_shown(tmp_path):

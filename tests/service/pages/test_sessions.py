@@ -1,9 +1,13 @@
 """Log-in and forms: sessions that are new at every log-in, end, and cannot be used by another site."""
 
+import re
+from html import unescape
+
 import pytest
 
 from shardgraph.forget.workspace import Workspace
-from shardgraph.service.pages.sessions import HOURS, MOST, Sessions
+from shardgraph.service.pages import sessions
+from shardgraph.service.pages.sessions import HOURS, Sessions
 from shardgraph.service.tokens import create_token, revoke_token
 
 COOKIE = "shardgraph_session"
@@ -12,18 +16,42 @@ COOKIE = "shardgraph_session"
 def test_a_session_ends_after_its_hours():
     time = [0.0]
     sessions = Sessions(clock=lambda: time[0])
-    key, session = sessions.open("ann", "hash")
-    assert sessions.find(key) == session
+    key = sessions.open("ann", "hash")
+    assert sessions.find(key).name == "ann"
     time[0] = HOURS * 3600
     assert sessions.find(key) is None
 
 
-def test_strangers_push_nobody_out():
-    sessions = Sessions()
-    key, _ = sessions.open("ann", "hash")
-    for _ in range(MOST + 1):
-        sessions.open()
-    assert sessions.find(key) is not None
+def test_nothing_is_held_for_strangers_so_they_push_nobody_out(service, tokens, visit, monkeypatch):
+    monkeypatch.setattr(sessions, "MOST", 2)
+    me = visit()
+    me.get("/pages/login")
+    for path in ("login", "login", "no", "requests", "login", "no"):
+        visit().get(f"/pages/{path}")
+    assert len(service.app.state.sessions) == 0
+    assert me.post("/pages/login", {"token": tokens["operator"]}).headers["location"] == "/pages"
+
+
+def test_the_token_of_a_form_is_good_under_its_own_cookie_alone(tokens, visit):
+    me, other = visit(), visit()
+    me.get("/pages/login")
+    other.get("/pages/login")
+    assert other.post("/pages/login", {"token": tokens["operator"], "csrf": me.csrf}).status_code == 403
+    other.client.cookies.clear()
+    assert other.post("/pages/login", {"token": tokens["operator"], "csrf": me.csrf}).status_code == 403
+
+
+def test_the_log_in_leads_back_to_the_whole_address(tokens, visit, root):
+    with Workspace(root) as workspace:
+        workspace.grant("a&b", sources=["ann"])
+    me, place = visit(), "/pages/rights/of?consumer=a%26b"
+    form = me.get(me.get(place).headers["location"])
+    wanted = unescape(re.search(r'name="next" value="([^"]*)"', form.text).group(1))
+    answer = me.post("/pages/login", {"token": tokens["operator"], "next": wanted})
+    assert answer.headers["location"] == place
+    assert me.get(place).status_code == 200
+    me.client.cookies.clear()
+    assert me.get("/pages/requests?state=" + "x" * 2000).headers["location"] == "/pages/login?next=/pages/requests"
 
 
 def test_without_a_session_a_page_leads_to_the_log_in_and_back(tokens, visit):
@@ -35,7 +63,9 @@ def test_without_a_session_a_page_leads_to_the_log_in_and_back(tokens, visit):
     assert back.headers["location"] == "/pages/requests"
 
 
-@pytest.mark.parametrize("place", ["https://evil.example/", "//evil.example", "/pages//evil.example", "/pages/\\evil"])
+@pytest.mark.parametrize(
+    "place", ["https://evil.example/", "//evil.example", "/pages//evil.example", "/pages/\\evil", "/pages?/\n/evil"]
+)
 def test_the_log_in_leads_to_no_other_site(tokens, visit, place):
     assert visit().log_in(tokens["operator"], next=place).headers["location"] == "/pages"
 
@@ -98,7 +128,7 @@ def test_without_tokens_another_name_for_this_machine_is_refused(visit):
 
 
 def test_a_form_without_its_token_or_from_another_site_does_nothing(service, visit):
-    me, row = visit(), {"kind": "source", "name": "ann", "sure": "yes"}
+    me, row = visit(), {"kind": "source", "name": '"ann"', "sure": "yes"}
     me.get("/pages/forget")
     for wrong in ({"csrf": ""}, {"csrf": "é"}, {"csrf": visit().get("/pages/forget").text[:10]}):
         assert me.post("/pages/forget/submit", row | wrong).status_code == 403

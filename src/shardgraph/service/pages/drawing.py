@@ -12,7 +12,7 @@ from shardgraph.forget.portrait import Portrait
 from shardgraph.forget.shardview import ShardView, shard_view
 from shardgraph.service.access import TheOffice
 from shardgraph.service.office import Office
-from shardgraph.service.pages.rendering import PREFIX, render
+from shardgraph.service.pages.rendering import PREFIX, render, visible
 from shardgraph.service.pages.visiting import Looker, Page
 from shardgraph.service.timing import expected_seconds
 
@@ -60,21 +60,22 @@ def drawn(who: Looker, office: TheOffice) -> Response:
 
 
 def elements(found: Portrait) -> dict[str, Any]:
-    """Groups with their shards [name, samples, source, state], and edges between groups [from, to, private].
+    """Groups with their shards [name, samples, label, state], and edges between groups [from, to, private].
 
     Within a group everybody learns from everybody, so a box says it; between groups one arrow stands for all edges.
     """
     groups: dict[str, list[list[Any]]] = defaultdict(list)
     group_of = {}
     for one in found.shards:
-        groups[one.group].append([one.name, one.samples, one.source, one.state])
+        groups[one.group].append([one.name, one.samples, visible(one.name), one.state])
         group_of[one.name] = one.group
     reading = [group for group in found.graph.groups() if group.name in groups]
     plain = {(group.name, group_of[other]) for group in reading for other in group.neighbourhood if other in group_of}
     private = {(group.name, group_of[other]) for group in reading for other in group.private if other in group_of}
     arrows = {edge: edge not in plain for edge in plain | private if edge[0] != edge[1]}
     edges = [[source, target, secret] for (source, target), secret in sorted(arrows.items())]
-    return {"groups": [{"name": name, "shards": shards} for name, shards in groups.items()], "edges": edges}
+    shown = [{"name": name, "label": visible(name), "shards": shards} for name, shards in groups.items()]
+    return {"groups": shown, "edges": edges}
 
 
 def _chosen(office: Office, name: str) -> ShardView:

@@ -1,8 +1,6 @@
 """Pages of coming and going: log in with a token, log out."""
 
-from typing import Annotated
-
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
 
 from shardgraph.service.access import TheOffice
@@ -21,7 +19,7 @@ def door() -> Response:
 
 
 @router.get("/login")
-def form(request: Request, who: Stranger, next: Annotated[str, Query(max_length=200)] = "") -> Response:
+def form(request: Request, who: Stranger, next: str = "") -> Response:
     """Where a token is shown."""
     if who.caller is not None:
         return RedirectResponse(home_of(who.caller.role), 303)
@@ -37,8 +35,13 @@ def log_in(request: Request, sent: Sent, office: TheOffice) -> Response:
         return render(request, "login.html", 401, next=text(sent, "next"), wrong=True)
     renew(request, found.name, hash_of(catalogue, found.name))
     wanted = text(sent, "next")
-    ours = wanted.startswith(f"{PREFIX}/") and "//" not in wanted and "\\" not in wanted
-    return RedirectResponse(wanted if ours else home_of(found.role), 303)
+    return RedirectResponse(wanted if is_ours(wanted) else home_of(found.role), 303)
+
+
+def is_ours(place: str) -> bool:
+    """Whether an address is one of the pages, and can be taken for no other site's."""
+    path = place.partition("?")[0]
+    return path.startswith(f"{PREFIX}/") and "//" not in path and "\\" not in place and place.isprintable()
 
 
 @router.post("/logout")

@@ -7,6 +7,7 @@ from fastapi import APIRouter, Header, Path, Query, Request, Response
 from fastapi.responses import RedirectResponse
 
 from shardgraph.forget import queue
+from shardgraph.forget.queue import Entry
 from shardgraph.service.access import TheOffice
 from shardgraph.service.asking import entry_for
 from shardgraph.service.events import stream
@@ -23,6 +24,12 @@ WORDS = {
     queue.RETRAINING: "Adapters that saw the data are destroyed, and built again without it.",
     queue.VERIFIED: "Certificates, files and model were checked.",
     queue.DONE: "The certificate is written; no trace is left in the journal.",
+}
+PRIVATE_WORDS = WORDS | {  # where groups that read the data privately stay, as long as their budget allows
+    queue.INSTANT: "Nothing that learned from the data directly is used for predictions any more. "
+    "What read it privately stays in use, within its budget.",
+    queue.RETRAINING: "Adapters that learned from the data directly, or whose budget is spent, "
+    "are destroyed, and built again without it.",
 }
 router = APIRouter(prefix=f"{PREFIX}/requests", route_class=Page, include_in_schema=False)
 Number = Annotated[int, Path(ge=1, le=2**53)]
@@ -49,11 +56,19 @@ def listing(
 def one(request: Request, number: Number, who: Reader, office: TheOffice) -> Response:
     """One request, and the states that it has been in; the script adds those that follow."""
     entry = entry_for(office, number, who)
-    facts: dict[str, Any] = {"entry": entry, "times": dict(entry.history), "path": PATH, "words": WORDS}
+    while entry.history[-1][0] != entry.state:  # it moved on between the looks at its state and at its history
+        entry = entry_for(office, number, who)
+    words = WORDS if office.reader.config.privacy is None else PRIVATE_WORDS
+    facts: dict[str, Any] = {"entry": entry, "ahead": ahead(entry), "words": words}
     early = entry.state in (queue.RECEIVED, queue.INSTANT) or (entry.state == queue.FAILED and entry.request is None)
     may_cancel = who.role != AUDITOR and early
     may_retry = who.role == OPERATOR and entry.state == queue.FAILED
     return render(request, "request.html", **facts, may_cancel=may_cancel, may_retry=may_retry)
+
+
+def ahead(entry: Entry) -> tuple[str, ...]:
+    """The states that an entry has yet to enter, if all goes well; none after a last one."""
+    return () if entry.state in queue.FINAL else PATH[PATH.index(entry.state) + 1 :]
 
 
 @router.get("/{number}/events")
@@ -62,11 +77,12 @@ async def events(
     who: Reader,
     office: TheOffice,
     request: Request,
+    after: Annotated[int, Query(ge=0, le=2**53)] = 0,
     last_event_id: Annotated[str | None, Header(max_length=20)] = None,
 ) -> Response:
-    """The states as server-sent events, for the script of that page."""
+    """The states after those that the page shows already, as server-sent events, for its script."""
     await to_thread.run_sync(entry_for, office, number, who)
-    return stream(request, office, number, last_event_id)
+    return stream(request, office, number, last_event_id or str(after))
 
 
 @router.post("/{number}/cancel")

@@ -18,7 +18,7 @@ from shardgraph.forget.workspace import Workspace
 from shardgraph.service.access import TheOffice
 from shardgraph.service.office import Office
 from shardgraph.service.pages.rendering import PREFIX, render
-from shardgraph.service.pages.visiting import Operator, Page, RightsReader, Sent, exact, text, texts
+from shardgraph.service.pages.visiting import Operator, Page, RightsReader, Sent, named, names, text
 from shardgraph.service.predicting import best
 from shardgraph.service.tokens import CONSUMER, OPERATOR, Caller
 
@@ -49,10 +49,16 @@ def one(
     return _shown(request, office, who, consumer, count=bool(reach))
 
 
+@router.post("/of")
+def count(who: RightsReader, sent: Sent) -> Response:
+    """Lead to the right with how far it reaches."""
+    return RedirectResponse(f"{_of(named(sent, 'of'))}&reach=yes", 303)
+
+
 @router.post("/grant")
 def grant(who: Operator, sent: Sent, office: TheOffice) -> Response:
     """Let a consumer use more."""
-    consumer, sources = text(sent, "consumer"), texts(sent, "source")
+    consumer, sources = named(sent, "of") or text(sent, "consumer"), names(sent, "source")
     shards = [name.strip() for name in text(sent, "shards").split(",") if name.strip()]
     _patiently(office.entitling, lambda rights: rights.grant(consumer, sources, shards))
     return RedirectResponse(_of(consumer), 303)
@@ -61,8 +67,8 @@ def grant(who: Operator, sent: Sent, office: TheOffice) -> Response:
 @router.post("/revoke")
 def revoke(who: Operator, sent: Sent, office: TheOffice) -> Response:
     """Take some of what a consumer has, or all of it."""
-    consumer, everything = text(sent, "consumer"), bool(text(sent, "everything"))
-    sources, shards = texts(sent, "source"), texts(sent, "shard")
+    consumer, everything = named(sent, "of"), bool(text(sent, "everything"))
+    sources, shards = names(sent, "source"), names(sent, "shard")
     if not everything and not sources and not shards:
         raise InputError("choose what to revoke; nothing was changed")
     left = _patiently(
@@ -74,7 +80,7 @@ def revoke(who: Operator, sent: Sent, office: TheOffice) -> Response:
 @router.post("/provision")
 def provision(who: Operator, sent: Sent, office: TheOffice) -> Response:
     """Train what the right lacks; this answers when it is done."""
-    consumer = text(sent, "consumer")
+    consumer = named(sent, "of")
     _patiently(office.counter, lambda counter: counter.provision(consumer))
     return RedirectResponse(_of(consumer), 303)
 
@@ -82,7 +88,7 @@ def provision(who: Operator, sent: Sent, office: TheOffice) -> Response:
 @router.post("/measure")
 def measure(request: Request, who: RightsReader, sent: Sent, office: TheOffice) -> Response:
     """How accurate the right's model is on the held-out samples, beside the whole one."""
-    consumer = _seen(who, text(sent, "consumer"))
+    consumer = _seen(who, named(sent, "of"))
     with office.counter() as counter:
         accuracy = {"right": counter.evaluate(consumer), "whole": counter.evaluate()}
     return _shown(request, office, who, consumer, accuracy=accuracy)
@@ -91,7 +97,7 @@ def measure(request: Request, who: RightsReader, sent: Sent, office: TheOffice) 
 @router.post("/ask")
 def ask(request: Request, who: Operator, sent: Sent, office: TheOffice) -> Response:
     """What the right's model says of a held-out sample, beside the whole one."""
-    consumer, sample = text(sent, "consumer"), exact(sent, "sample")
+    consumer, sample = named(sent, "of"), named(sent, "sample")
     with office.counter() as counter:
         asked = _held_out(counter, sample)
         answers = {

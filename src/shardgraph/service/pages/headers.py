@@ -3,6 +3,8 @@
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from shardgraph.service.pages.refusing import Refused
+
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -21,7 +23,7 @@ class Headers:
     """Adds them to every answer; what is not a static file is kept in no cache."""
 
     def __init__(self, app: ASGIApp) -> None:
-        self.app = app
+        self.app = Refused(app)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":

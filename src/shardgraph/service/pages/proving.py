@@ -1,9 +1,10 @@
 """Proof: a request's certificate in plain words, whether it is genuine, and what it does not say."""
 
 import json
-from typing import Any
+from typing import Any, Literal
 
 from fastapi import APIRouter, Request, Response
+from fastapi.responses import RedirectResponse
 from starlette.datastructures import FormData, UploadFile
 
 from shardgraph.errors import DamagedFile, InputError, ShardgraphError, VerificationError
@@ -47,17 +48,19 @@ def check_everything(request: Request, who: Looker, sent: Sent, office: TheOffic
 
 
 @router.get("/{number}")
-def proof(request: Request, number: Number, who: Reader, office: TheOffice) -> Response:
-    """A request's certificate."""
-    return _shown(request, office, number, certified(office, number, who), entry_for(office, number, who))
+def proof(
+    request: Request, number: Number, who: Reader, office: TheOffice, verified: Literal["", "yes"] = ""
+) -> Response:
+    """A request's certificate; with `verified`, it is checked as it lies on disk now."""
+    found = certified(office, number, who)
+    checks = checked(office, office.reader.certificate_path(found).read_bytes()) if verified else None
+    return _shown(request, office, number, found, entry_for(office, number, who), checks=checks)
 
 
 @router.post("/{number}/verify")
-def verify(request: Request, number: Number, who: Reader, sent: Sent, office: TheOffice) -> Response:
-    """Check the certificate as it lies on disk now."""
-    found = certified(office, number, who)
-    raw = office.reader.certificate_path(found).read_bytes()
-    return _shown(request, office, number, found, entry_for(office, number, who), checks=checked(office, raw))
+def verify(number: Number, who: Reader, sent: Sent) -> Response:
+    """Check the certificate: go where that is shown, so that Back and reload work from there."""
+    return RedirectResponse(f"{PREFIX}/proof/{number}?verified=yes", 303)
 
 
 @router.post("/{number}/nonce")

@@ -1,5 +1,6 @@
 """From facts to HTML: the templates, and how numbers, shares and spans of time are written."""
 
+import json
 import math
 from datetime import UTC, datetime
 from functools import cache
@@ -8,6 +9,7 @@ from typing import Any
 from fastapi import Request
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 from shardgraph import __version__
 from shardgraph.service.tokens import AUDITOR, CONSUMER, OPERATOR, OWNER
@@ -57,6 +59,23 @@ def left(deadline: str) -> float:
     return (datetime.fromisoformat(deadline) - datetime.now(UTC)).total_seconds()
 
 
+def visible(name: str) -> str:
+    """A name in which nothing hides: what does not show, or turns the text around, is written as its code point."""
+    shown = "".join(letter if letter.isprintable() else _code(letter) for letter in name)
+    inner = shown.strip(" ")
+    before = len(shown) - len(shown.lstrip(" "))
+    return _code(" ") * before + inner + _code(" ") * (len(shown) - before - len(inner))
+
+
+def named(name: str) -> Markup:
+    """A name for a page: visible, and in a direction of its own."""
+    return Markup("<bdi>{}</bdi>").format(visible(name))
+
+
+def _code(letter: str) -> str:
+    return f"⟨U+{ord(letter):04X}⟩"
+
+
 @cache
 def _environment() -> Environment:
     found = Environment(
@@ -67,4 +86,5 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     found.filters |= {"share": share, "span": span, "left": left, "number": lambda value: f"{value:,}"}
+    found.filters |= {"visible": visible, "named": named, "sent": json.dumps}
     return found

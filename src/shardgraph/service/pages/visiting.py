@@ -1,6 +1,7 @@
 """Who visits a page, and how a page fails: log-in, roles, the token of every form, errors as pages."""
 
 import hmac
+import json
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -13,18 +14,26 @@ from fastapi.routing import APIRoute
 from starlette.datastructures import FormData
 from starlette.exceptions import HTTPException as AnyHTTPException
 
-from shardgraph.errors import ShardgraphError
+from shardgraph.errors import InputError, ShardgraphError
 from shardgraph.service.access import TheOffice
 from shardgraph.service.door import is_local
 from shardgraph.service.logs import log, place_of
 from shardgraph.service.office import Office
 from shardgraph.service.pages.rendering import PREFIX, render
-from shardgraph.service.pages.sessions import HOURS, Session, Sessions
+from shardgraph.service.pages.sessions import HOURS, Session, Sessions, new_id
 from shardgraph.service.problems import status_of
 from shardgraph.service.tokens import AUDITOR, CONSUMER, LOCAL, OPERATOR, OWNER, Caller, any_token, caller_named
 
 COOKIE = "shardgraph_session"
-TITLES = {401: "Log in first", 403: "Not for you", 404: "Not here", 409: "Not in this state", 503: "Not now"}
+LONGEST_WAY = 1000  # letters of an address that the log-in leads back to
+TITLES = {
+    401: "Log in first",
+    403: "Not for you",
+    404: "Not here",
+    409: "Not in this state",
+    413: "Too large",
+    503: "Not now",
+}
 
 
 @dataclass(frozen=True)
@@ -40,7 +49,7 @@ class Elsewhere(Exception):
 
 
 class Page(APIRoute):
-    """A route that answers people: whatever goes wrong is a page that says so, and a new session gets its cookie."""
+    """A route that answers people: whatever goes wrong is a page that says so, and a new id gets its cookie."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """The handler, with its failures."""
@@ -53,7 +62,7 @@ class Page(APIRoute):
                 response = RedirectResponse(str(place), 303)
             except Exception as error:
                 response = _failure(request, error)
-            if key := getattr(request.state, "new_session", None):
+            if key := getattr(request.state, "new_id", None):
                 _give(request, response, key)
             return response
 
@@ -65,26 +74,20 @@ def the_sessions(request: Request) -> Sessions:
     return request.app.state.sessions
 
 
-def session_of(request: Request) -> Session:
-    """The visitor's session; a stranger gets one, for the log-in form must carry its token, too."""
-    sessions = the_sessions(request)
-    session = sessions.find(request.cookies.get(COOKIE, ""))
-    if session is None:
-        request.state.new_session, session = sessions.open()
-    return session
-
-
 def renew(request: Request, name: str, hash: str) -> None:
     """Log somebody in: the session that was is over, a new one begins under a new id."""
     sessions = the_sessions(request)
     sessions.close(request.cookies.get(COOKIE, ""))
-    request.state.new_session, _ = sessions.open(name, hash)
+    request.state.new_id = sessions.open(name, hash)
 
 
 async def stranger(request: Request, office: TheOffice) -> Visitor:
-    """Whoever it is; its caller is None until it has logged in."""
-    session = session_of(request)
-    request.state.visitor = Visitor(_caller(request, office, session), session.csrf)
+    """Whoever it is; its caller is None until it has logged in. One without an id gets one, for forms need it."""
+    sessions, key = the_sessions(request), request.cookies.get(COOKIE, "")
+    if not key:
+        key = request.state.new_id = new_id()
+    caller = _caller(request, office, sessions.find(key))
+    request.state.visitor = Visitor(caller, sessions.csrf(key))
     return request.state.visitor
 
 
@@ -94,8 +97,7 @@ Stranger = Annotated[Visitor, Depends(stranger)]
 async def visitor(request: Request, who: Stranger) -> Visitor:
     """Somebody who is logged in; others are sent to the log-in."""
     if who.caller is None:
-        back = request.url.path if request.method == "GET" else PREFIX
-        raise Elsewhere(f"{PREFIX}/login?next={quote(back)}")
+        raise Elsewhere(f"{PREFIX}/login?next={quote(_back(request))}")
     return who
 
 
@@ -142,20 +144,39 @@ def exact(form: FormData, name: str, default: str = "") -> str:
     return found if isinstance(found, str) else default
 
 
-def texts(form: FormData, name: str) -> list[str]:
-    """All values of a field."""
-    return [value for value in form.getlist(name) if isinstance(value, str) and value]
+def named(form: FormData, field: str) -> str:
+    """The name that a field of our own carries; "" without one."""
+    return next(iter(names(form, field)), "")
 
 
-def _caller(request: Request, office: Office, session: Session) -> Caller | None:
+def names(form: FormData, field: str) -> list[str]:
+    """The names that fields of our own carry. They are JSON there, for browsers change line breaks in plain text."""
+    try:
+        found = [json.loads(value) for value in form.getlist(field) if isinstance(value, str) and value]
+    except (ValueError, RecursionError):
+        found = [None]
+    if not all(isinstance(name, str) for name in found):
+        raise InputError(f"the field {field!r} must carry a name as JSON text: open the form's page again")
+    return found
+
+
+def _caller(request: Request, office: Office, session: Session | None) -> Caller | None:
     catalogue = office.reader.catalogue
-    if session.name:
+    if session is not None:
         return caller_named(catalogue, session.name, session.hash)
     if any_token(catalogue):
         return None
     if not is_local(request.url.hostname or ""):  # a name that somebody let point here would make its pages ours
         raise HTTPException(403, "without tokens the pages answer on localhost alone: make one with `shardgraph token`")
     return LOCAL
+
+
+def _back(request: Request) -> str:
+    """Where somebody wanted to go, to be led there after the log-in."""
+    if request.method != "GET":
+        return PREFIX
+    whole = f"{request.url.path}?{request.url.query}".removesuffix("?")
+    return whole if len(whole) <= LONGEST_WAY else request.url.path
 
 
 def _give(request: Request, response: Response, key: str) -> None:

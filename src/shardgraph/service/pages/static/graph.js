@@ -5,7 +5,7 @@
 (() => {
   const box = document.getElementById("graph");
   const panel = document.getElementById("panel");
-  const CELL = 46, GAP = 34, MANY = 200; // more shards than this begin folded
+  const CELL = 64, GAP = 34, MANY = 200; // more shards than this begin folded
   let graph, cy;
   const open = new Set();
 
@@ -35,10 +35,10 @@
       if (x > 0 && x + tile.width > width) { x = 0; y += tallest; tallest = 0; }
       const { group } = tile, key = `group ${group.name}`;
       if (open.has(group.name)) {
-        nodes.push({ group: "nodes", data: { id: key, label: group.name, of: group.name }, classes: "box" });
-        group.shards.forEach(([name, samples, , served], i) => nodes.push({
+        nodes.push({ group: "nodes", data: { id: key, label: group.label, of: group.name }, classes: "box" });
+        group.shards.forEach(([name, samples, label, served], i) => nodes.push({
           group: "nodes",
-          data: { id: `shard ${name}`, parent: key, label: name, shard: name, of: group.name, size: size(samples, mostShard) },
+          data: { id: `shard ${name}`, parent: key, label, shard: name, of: group.name, size: size(samples, mostShard) },
           position: { x: x + (i % tile.columns + 0.5) * CELL, y: y + (Math.floor(i / tile.columns) + 0.5) * CELL },
           classes: served,
         }));
@@ -48,7 +48,7 @@
           group: "nodes",
           data: {
             id: key, of: group.name, size: size(totals[index], mostGroup), shard: count === 1 ? group.shards[0][0] : undefined,
-            label: count === 1 ? group.name : `${group.name} (${count})`,
+            label: count === 1 ? group.label : `${group.label} (${count})`,
           },
           position: { x: x + CELL / 2, y: y + CELL / 2 },
           classes: `${state(group.shards)}${count > 1 ? " folded" : ""}`,
@@ -68,7 +68,7 @@
     const ink = colour("--ink"), quiet = colour("--quiet"), card = colour("--card");
     const filled = (name) => ({ "background-color": colour(name) });
     return [
-      { selector: "node", style: { width: "data(size)", height: "data(size)", label: "data(label)", color: ink, "font-size": 9, "text-valign": "bottom", "text-margin-y": 3, "min-zoomed-font-size": 7, "text-max-width": 70, "text-wrap": "ellipsis", "border-width": 0 } },
+      { selector: "node", style: { width: "data(size)", height: "data(size)", label: "data(label)", color: ink, "font-size": 9, "text-valign": "bottom", "text-margin-y": 3, "min-zoomed-font-size": 7, "text-max-width": CELL - 6, "text-wrap": "ellipsis", "border-width": 0 } },
       { selector: "node.serving", style: filled("--good") },
       { selector: "node.missing", style: filled("--bad") },
       { selector: "node.idle", style: filled("--idle") },
@@ -90,6 +90,7 @@
     panel.setAttribute("aria-busy", "true");
     try {
       const answer = await fetch(box.dataset.shard + encodeURIComponent(name), { headers: { Accept: "text/html" } });
+      if (answer.redirected) { location.assign(`?shard=${encodeURIComponent(name)}`); return; } // to the log-in, and back
       if (!answer.ok) throw new Error(String(answer.status));
       const found = new DOMParser().parseFromString(await answer.text(), "text/html");
       panel.replaceChildren(...found.body.childNodes);

@@ -29,27 +29,32 @@ function busyButtons() {
   });
 }
 
+// The item of a state that is entered: the next of its name that lies ahead, or a new one after those that were.
+function itemOf(list, state, last) {
+  let item = [...list.querySelectorAll(".ahead")].find((one) => one.dataset.name === state);
+  if (!item) {
+    item = document.createElement("li");
+    item.dataset.name = state;
+    const name = document.createElement("span"), at = document.createElement("span");
+    name.className = "name";
+    name.textContent = state;
+    at.className = "at";
+    item.append(name, at);
+    list.insertBefore(item, list.querySelector(".ahead"));
+  }
+  while (item.previousElementSibling?.classList.contains("ahead")) item.previousElementSibling.remove();
+  item.className = "now";
+  if (last) for (const one of list.querySelectorAll(".ahead")) one.remove();
+  return item;
+}
+
 function watch(list) {
   const now = document.getElementById("now");
   const stream = new EventSource(list.dataset.events);
   const enter = (event) => {
-    const told = JSON.parse(event.data);
-    for (const item of list.children) {
-      if (item.classList.contains("now")) item.classList.replace("now", "past");
-    }
-    let item = list.querySelector(`[data-name="${told.state}"]`);
-    if (!item) {
-      item = document.createElement("li");
-      item.dataset.name = told.state;
-      const name = document.createElement("span");
-      name.className = "name";
-      name.textContent = told.state;
-      const at = document.createElement("span");
-      at.className = "at";
-      item.append(name, at);
-      list.append(item);
-    }
-    item.className = told.state === "failed" || told.state === "cancelled" ? `now ${told.state}` : "now";
+    const told = JSON.parse(event.data), last = ["done", "failed", "cancelled"].includes(told.state);
+    list.querySelector(".now")?.classList.replace("now", "past");
+    const item = itemOf(list, told.state, last);
     const time = document.createElement("time");
     time.dateTime = told.time;
     item.querySelector(".at").replaceChildren(time);
@@ -59,7 +64,7 @@ function watch(list) {
     word.textContent = told.state;
     now.replaceChildren("It is ", word, told.failure ? `: ${told.failure}` : ".");
     if (!["received", "instant"].includes(told.state)) document.querySelector("[data-early]")?.remove();
-    if (["done", "failed", "cancelled"].includes(told.state)) {
+    if (last) {
       stream.close();
       delete list.dataset.events;
       if (told.certificate) document.getElementById("proof").hidden = false;
@@ -84,9 +89,7 @@ async function fetchRest(part) {
   button.textContent = button.dataset.busy;
   const sent = new URLSearchParams(new FormData(form));
   try {
-    const answer = form.method === "post"
-      ? await fetch(form.action, { method: "POST", body: sent })
-      : await fetch(`${form.action}?${sent}`);
+    const answer = await fetch(form.action, { method: "POST", body: sent });
     if (!answer.ok) throw new Error(String(answer.status));
     const found = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById(part.id);
     localTimes(found);

@@ -1,0 +1,51 @@
+"""The pages of a workspace with private edges: they promise what its certificates state, and nothing more."""
+
+import pytest
+
+from shardgraph.forget.workspace import Workspace
+from shardgraph.graph import BySource
+from shardgraph.learn.private.budget import PAPER
+from shardgraph.learn.private.recipe import PrivateRecipe
+from shardgraph.learn.private.terms import PrivacyTerms
+from shardgraph.learn.recipe import Recipe
+from tests.service.conftest import BY_SOURCE, ROWS
+from tests.service.pages.conftest import forget, preview
+from tests.strategies import LABELS, SOURCES, embed
+
+ANN = BY_SOURCE["ann"][0].id
+# RDP answers at this delta, and the formula under this budget: both at once, where PLD would take a second
+TERMS = PrivacyTerms(2.0, 1e-20, PAPER, recipe=PrivateRecipe(steps=2, direct_batch=2, direct_steps=1, rank=2))
+LINEAR = Recipe(adapter="linear", loss="bce", epochs=2, batch=4, lr=0.05, expansion=0)
+
+
+@pytest.fixture
+def root(fast_path):
+    """A workspace whose every edge is private."""
+    with Workspace.create(fast_path / "ws", seed=0, classes=LABELS, workers=1) as workspace:
+        workspace.add(embed(ROWS))
+        workspace.train(BySource(safe=SOURCES), LINEAR, privacy=TERMS)
+    return fast_path / "ws"
+
+
+def test_the_proof_states_the_certificates_own_guarantee(service, visit):
+    me = visit()
+    forget(me, "sample", ANN)
+    service.work()
+    page, certificate = me.get("/pages/proof/1").text, me.get("/pages/proof/1/certificate.json").json()
+    assert certificate["privacy"]["removed"] == 1
+    assert "equals, byte for byte, one that was built" not in page and "must get the digest" not in page
+    assert f'<span id="guarantee">{certificate["guarantee"]}.' in page
+    assert "which promises nothing" in page, "beta may be 1 under this budget"
+
+
+def test_a_request_does_not_say_that_private_readers_leave_service(visit):
+    me = visit()
+    page = me.get(forget(me, "sample", ANN).headers["location"]).text
+    assert "Nothing that saw the data" not in page
+    assert "What read it privately stays in use, within its budget." in page
+
+
+def test_the_preview_shows_what_is_spent(visit):
+    page = preview(visit(), "sample", ANN).text
+    assert "groups that read it privately and stay</span><strong>2<" in page
+    assert "(0, 0) → (" in page and "of (30, 1)" in page
