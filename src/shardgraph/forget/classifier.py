@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from shardgraph.data.samples import Samples, check, concatenate, from_arrays
-from shardgraph.errors import ConfigError, InputError, UnknownSample, WorkspaceError, some
+from shardgraph.errors import ConfigError, InputError, UnknownSample, WorkspaceError, check_list, some
 from shardgraph.graph import Bilevel, Topology
 from shardgraph.learn.adapters import Adapters
 from shardgraph.learn.ensemble import Model
@@ -136,6 +136,7 @@ class SafeClassifier:
 
     def _touched(self, ids: Iterable[Any]) -> dict[str, list[int]]:
         self._fitted()
+        check_list(ids, "the samples to forget")
         wanted = {str(i) for i in ids}
         found = {
             name: [row for row, sample in enumerate(shard.ids) if sample in wanted]

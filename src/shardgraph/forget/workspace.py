@@ -19,6 +19,7 @@ from shardgraph.errors import (
     InputError,
     WorkspaceBusy,
     WorkspaceError,
+    check_list,
 )
 from shardgraph.forget import execute
 from shardgraph.forget.arrivals import OnBad, arriving
@@ -74,6 +75,8 @@ class Workspace(Attended, Consumers):
             raise WorkspaceError(f"{root} is there already and not empty; choose another folder")
         if dtype not in ("float16", "float32"):
             raise ConfigError(f"dtype must be float16 or float32, got {dtype!r}")
+        if classes is not None:
+            check_list(classes, "the classes of a workspace")
         root.mkdir(parents=True, exist_ok=True)
         declared = None if classes is None else tuple(sorted(set(classes)))
         Secrets.create(root)
@@ -221,7 +224,7 @@ class Workspace(Attended, Consumers):
 
     def twins(self, ids: Iterable[str] | None = None, threshold: float = THRESHOLD) -> list[Twin]:
         """Samples that hold the same content: all pairs, or the twins of `ids`; exact ones, and near ones by cosine."""
-        return twins(self.store, None if ids is None else set(ids), threshold)
+        return twins(self.store, ids, threshold)
 
     def with_twins(self, request: ForgetRequest, threshold: float = THRESHOLD) -> ForgetRequest:
         """The request, with the twins of all that it names."""
