@@ -25,7 +25,9 @@ CREATE TABLE IF NOT EXISTS samples (
 CREATE INDEX IF NOT EXISTS by_unit ON samples (unit, label);
 CREATE INDEX IF NOT EXISTS by_target ON samples (target) WHERE target IS NOT NULL;
 CREATE INDEX IF NOT EXISTS by_source ON samples (source);
-CREATE INDEX IF NOT EXISTS by_subject ON samples (subject) WHERE subject <> '';
+DROP INDEX IF EXISTS by_subject;     -- partial: `subject = ?` cannot use it
+CREATE INDEX IF NOT EXISTS by_person ON samples (subject);
+CREATE INDEX IF NOT EXISTS by_label ON samples (label);
 CREATE TABLE IF NOT EXISTS units (   -- files of samples: inbox chunks, shards, held-out buckets
   name TEXT PRIMARY KEY, digest TEXT NOT NULL,
   dirty INTEGER NOT NULL DEFAULT 0   -- being rewritten: the file may be the old one or the new one
@@ -166,14 +168,14 @@ class Catalogue:
 
     def rows(self, column: str, wanted: Sequence[str]) -> list[Row]:
         """The samples whose `column` is one of `wanted`, by id."""
-        assert column in ("id", "label", "source", "subject", "unit")
-        found: list[Row] = []
-        for start in range(0, len(wanted), 500):
-            part = wanted[start : start + 500]
-            marks = ",".join("?" * len(part))
-            sql = f"SELECT id, label, source, subject, split, unit FROM samples WHERE {column} IN ({marks})"
-            found += [Row(*row) for row in self._db.execute(sql, part)]
+        sql = "SELECT id, label, source, subject, split, unit FROM samples WHERE {}"
+        found = [Row(*row) for row in self._matching(sql, column, wanted)]
         return sorted(found, key=lambda row: row.id.encode())
+
+    def counts(self, column: str, wanted: Sequence[str], condition: str = "1") -> dict[str, int]:
+        """How many samples that satisfy an SQL condition of ours have each of `wanted` in `column`, where any has."""
+        sql = f"SELECT {column}, count(*) FROM samples WHERE {{}} AND {condition} GROUP BY {column}"
+        return dict(self._matching(sql, column, wanted))
 
     def known(self, ids: Iterable[str]) -> set[str]:
         """Those of `ids` that are here."""
@@ -227,6 +229,13 @@ class Catalogue:
             self._empty_log()
         self._db.execute("PRAGMA user_version = 0")
         self._empty_log()
+
+    def _matching(self, sql: str, column: str, wanted: Sequence[str]) -> Iterator[tuple]:
+        """The rows of queries that ask for a part of `wanted` each; the condition stands where `sql` has braces."""
+        assert column in ("id", "label", "source", "subject", "unit")
+        for start in range(0, len(wanted), 500):
+            part = wanted[start : start + 500]
+            yield from self._db.execute(sql.format(f"{column} IN ({','.join('?' * len(part))})"), part)
 
     def _empty_log(self) -> None:
         busy = self.all("PRAGMA wal_checkpoint(TRUNCATE)")[0][0]
