@@ -3,10 +3,11 @@
 import pytest
 
 from shardgraph.forget.batch import next_batch
+from shardgraph.forget.config import Config
 from shardgraph.forget.plan import emptied
 from shardgraph.forget.queue import Submission
 from shardgraph.forget.request import ForgetRequest
-from shardgraph.graph import BySource
+from shardgraph.graph import Bilevel, BySource, Complete, RandomDegree
 from tests.strategies import LABELS, Row
 
 ROWS = [Row(f"sample-{i:03d}", LABELS[i % 4], ("ann", "bob")[i // 4 % 2], f"p{i // 2}") for i in range(64)]
@@ -55,3 +56,11 @@ def test_what_is_held_is_counted_once_for_all_that_wait(workspace):
     sent = questions(workspace, lambda: batch.extend(next_batch(workspace.store, workspace.config)))
     assert sorted(batch) == [i + 1 for i, row in enumerate(ROWS[:12]) if row.source == "ann"]
     assert len([sql for sql in sent if "GROUP BY unit, label" in sql]) == 1
+
+
+@pytest.mark.parametrize("topology", [RandomDegree(6, 2), Complete(4), Bilevel(3, 2)], ids=lambda t: t.kind)
+def test_a_fixed_graph_is_drawn_once(topology):
+    config = Config(seed=0, backbone={}, topology=topology.to_json())
+    graph = config.the_topology().graph(())
+    assert graph == topology.graph(())
+    assert config.the_topology().graph(()) is graph
