@@ -197,7 +197,8 @@ class Catalogue:
         found = self.one(f"SELECT count(*) FROM samples WHERE {condition}")
         return found[0] if found else 0
 
-    def log(self, db: sqlite3.Connection, event: str, detail: dict, time: datetime | None = None) -> None:
+    @staticmethod
+    def log(db: sqlite3.Connection, event: str, detail: dict, time: datetime | None = None) -> None:
         """Add an event to the ledger, within a transaction; its detail names no sample."""
         row = ((time or datetime.now(UTC)).isoformat(), event, json.dumps(detail, sort_keys=True))
         db.execute("INSERT INTO ledger (time, event, detail) VALUES (?, ?, ?)", row)
