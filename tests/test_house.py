@@ -10,8 +10,8 @@ import pytest
 import shardgraph
 
 PACKAGE = Path(shardgraph.__file__).parent
-ROOMS = ("graph", "data", "learn", "forget", "cli")  # and "service" beside cli, once it is there
-DOORS = ("cli", "service")
+ROOMS = ("graph", "data", "learn", "forget", "cli")
+DOORS = ("cli", "service")  # side by side
 MODULES = sorted(PACKAGE.rglob("*.py"))
 IDS = [str(path.relative_to(PACKAGE)) for path in MODULES]
 DRAWERS = {"utils", "util", "helpers", "helper", "common", "manager", "managers", "misc", "internal"}

@@ -102,6 +102,12 @@ def check_text(words: Iterable[str], name: str) -> None:
         ) from None
 
 
+def check_list(names: Iterable[object], what: str) -> None:
+    """Raise if one string was given where a list of names must be: its letters would count as names."""
+    if isinstance(names, str | bytes) or not isinstance(names, Iterable):
+        raise InputError(f"{what} must be a list of names, got {names!r}: write [{names!r}]")
+
+
 def some(ids: Iterable[str], most: int = 3) -> str:
     """The first few ids, for a message: "'a', 'b', 'c' and 7 more"."""
     names = list(ids)

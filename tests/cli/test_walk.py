@@ -31,7 +31,7 @@ def test_a_walk_from_init_to_verify(tmp_path: Path, data: Path):
     assert forgot["model_digest"] != trained["model_digest"] and set(forgot["nonces"]) == {"s-001"}
     assert Path(forgot["certificate_file"]).exists()
     verified = run("verify", ws, "--full", "--json").json
-    assert verified["ok"] and len(verified["checks"]) == 9
+    assert verified["ok"] and len(verified["checks"]) == 10
     assert run("repair", ws, "--json").json["repaired"] is False
 
 

@@ -69,9 +69,27 @@ def test_a_model_of_a_gpu_can_be_forgotten_from_where_there_is_none(create, fast
 
 
 def test_verifying_says_why_it_cannot_compare(upgraded):
-    assert upgraded.verify().ok
-    check = upgraded.verify(full=True).checks[-1]
-    assert not check.ok and "other numerics" in check.detail and "torch" in check.detail
+    told = {check.name: check for check in upgraded.verify().checks}
+    assert upgraded.verify().ok and "torch is '99.0' here" in told["numerics"].detail
+    found = upgraded.verify(full=True)
+    check = found.checks[-1]
+    assert not check.ok and not check.compared and check.detail.startswith("not compared: built with other numerics")
+    assert "torch is '99.0' here" in check.detail
+    assert not found.ok and not found.wrong, "nothing is proven, and nothing found wrong"
+
+
+def test_other_numerics_do_not_hide_what_is_wrong(upgraded):
+    (upgraded.root / "public.key").write_text("00" * 32)
+    assert upgraded.verify(full=True).wrong
+
+
+def test_the_numerics_of_the_model_are_told(create):
+    workspace = create("same", classes=LABELS)
+    assert {check.name: check.detail for check in workspace.verify().checks}["numerics"] == "no model yet"
+    workspace.add(embed(ROWS))
+    workspace.train(BySource(), QUICK)
+    told = {check.name: check.detail for check in workspace.verify().checks}
+    assert told["numerics"] == "those that the model was built with"
 
 
 def test_a_rebuild_mends_it(upgraded, fast_path):

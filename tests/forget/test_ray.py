@@ -127,7 +127,7 @@ def test_nodes_with_other_numerics_are_refused_by_name_and_a_forget_there_only_w
             assert one.forget(ForgetRequest(samples=(rows[0].id,))).event == "instant"
 
 
-class Pictures(Reader[Record]):
+class Pictures(Reader):
     """Pictures of 24 pixels a side, each its own."""
 
     modality = IMAGE

@@ -48,7 +48,7 @@ def test_an_untouched_workspace_is_as_it_should_be(workspace, full):
     before = promised_files(workspace.root)
     verification = workspace.verify(full=full)
     assert verification.ok and verification.full == full
-    assert len(verification.checks) == (9 if full else 6)
+    assert len(verification.checks) == (10 if full else 7)
     assert promised_files(workspace.root) == before
     assert not list((workspace.root / "scratch").iterdir())
     assert verification.to_json()["ok"] is True

@@ -1,7 +1,8 @@
 """`status`, `verify`, `certificate` and `verify-certificate`."""
 
+import re
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -10,7 +11,10 @@ from shardgraph.cli.failures import FAILED
 from shardgraph.cli.opening import opened
 from shardgraph.cli.options import ANYWHERE, Json, Machines, Where
 from shardgraph.cli.output import as_bytes, print_facts, print_json, print_table
-from shardgraph.errors import InputError, UnknownSample, VerificationError
+from shardgraph.errors import FingerprintError, InputError, UnknownSample, VerificationError
+
+if TYPE_CHECKING:
+    from shardgraph.forget.verify import Check
 
 
 def status(workspace: Where, as_json: Json = False) -> None:
@@ -51,12 +55,13 @@ def verify(
     with opened(workspace, on) as ws:
         found = ws.verify(full=full)
     if as_json:
-        wrong = [check.detail for check in found.checks if not check.ok]
-        failure = {"error": "; ".join(wrong), "kind": VerificationError.__name__} if wrong else {}
-        print_json(found.to_json() | failure)
+        bad = [check.detail for check in found.checks if not check.ok]
+        kind = VerificationError if found.wrong else FingerprintError
+        print_json(found.to_json() | ({"error": "; ".join(bad), "kind": kind.__name__} if bad else {}))
     else:
-        rows = [("ok" if check.ok else "WRONG", check.name, check.detail) for check in found.checks]
-        print_table("verified" if found.ok else "verification failed", ("", "what", "found"), rows)
+        rows = [(_verdict(check), check.name, check.detail) for check in found.checks]
+        title = "verification failed" if found.wrong else "verified" if found.ok else "not all could be compared"
+        print_table(title, ("", "what", "found"), rows)
     if not found.ok:
         raise typer.Exit(FAILED)
 
@@ -115,6 +120,12 @@ def verify_certificate(
     print_facts(f"certificate {shown.number}: the signature is good", [*_lines(shown), *opened_row])
 
 
+def _verdict(check: "Check") -> str:
+    if check.ok:
+        return "ok"
+    return "WRONG" if check.compared else "not compared"
+
+
 def _show_privacy(found: dict[str, Any]) -> None:
     """What private edges have cost, and how many requests each shard has left."""
     budget, loss = found["budget"], found["sample_loss"]
@@ -158,8 +169,13 @@ def _lines(shown: "shardgraph.Certificate") -> list[tuple[str, object]]:
 
 
 def _key(given: str) -> str:
-    path = Path(given)
+    """The public key, given in hex or as the file that holds it."""
+    path, found, what = Path(given), given, "there is no such file"
     try:
-        return path.read_text(encoding="ascii").strip() if path.is_file() else given.strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"a public key must be hex or a file that holds it, got {given}") from error
+        if path.is_file():
+            found, what = path.read_text(encoding="ascii"), "that file holds something else"
+    except (OSError, UnicodeDecodeError):
+        found, what = "", "that file holds something else"
+    if not re.fullmatch("[0-9a-f]{64}", found.strip()):
+        raise InputError(f"a public key must be 64 hex digits or a file that holds them, got {given!r}: {what}")
+    return found.strip()

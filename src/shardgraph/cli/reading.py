@@ -8,7 +8,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from shardgraph.data.embedding import embed
-from shardgraph.data.readers.arrays import ArraysReader, read_arrays
+from shardgraph.data.readers.arrays import read_arrays
 from shardgraph.data.readers.columns import Columns
 from shardgraph.data.readers.folder import SUFFIXES
 from shardgraph.data.readers.registry import read
@@ -38,7 +38,6 @@ def add_path(
     if _are_arrays(path, pairs):
         return workspace.add(_arrays(workspace, path, labelled=True), allow_return=allow_return), bad
     reader = read(path, columns_of(pairs))
-    assert not isinstance(reader, ArraysReader)
     name = "\n".join([str(path.resolve()), *sorted(pairs)])
     options: dict[str, bool] = {"allow_return": allow_return, "skip_bad": skip_bad}
     try:
@@ -59,7 +58,6 @@ def queries(workspace: Workspace, path: Path, pairs: Sequence[str]) -> Iterator[
         yield from embed([Record(path.name, UNLABELLED, path)], the_backbone(workspace.config, IMAGE))
         return
     reader = read(path, columns_of(pairs), labelled=False)
-    assert not isinstance(reader, ArraysReader)
     yield from embed(reader, the_backbone(workspace.config, reader.modality))
 
 

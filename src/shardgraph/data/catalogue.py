@@ -25,7 +25,9 @@ CREATE TABLE IF NOT EXISTS samples (
 CREATE INDEX IF NOT EXISTS by_unit ON samples (unit, label);
 CREATE INDEX IF NOT EXISTS by_target ON samples (target) WHERE target IS NOT NULL;
 CREATE INDEX IF NOT EXISTS by_source ON samples (source);
-CREATE INDEX IF NOT EXISTS by_subject ON samples (subject) WHERE subject <> '';
+DROP INDEX IF EXISTS by_subject;     -- partial: `subject = ?` cannot use it
+CREATE INDEX IF NOT EXISTS by_person ON samples (subject);
+CREATE INDEX IF NOT EXISTS by_label ON samples (label);
 CREATE TABLE IF NOT EXISTS units (   -- files of samples: inbox chunks, shards, held-out buckets
   name TEXT PRIMARY KEY, digest TEXT NOT NULL,
   dirty INTEGER NOT NULL DEFAULT 0   -- being rewritten: the file may be the old one or the new one
@@ -166,17 +168,23 @@ class Catalogue:
 
     def rows(self, column: str, wanted: Sequence[str]) -> list[Row]:
         """The samples whose `column` is one of `wanted`, by id."""
-        assert column in ("id", "label", "source", "subject", "unit")
-        sql = f"SELECT id, label, source, subject, split, unit FROM samples WHERE {column}"
+        sql = f"SELECT id, label, source, subject, split, unit FROM samples WHERE {_column(column)} {{}}"
         return sorted((Row(*row) for row in self.among(sql, wanted)), key=lambda row: row.id.encode())
 
-    def among(self, sql: str, wanted: Sequence[str]) -> list[tuple]:
-        """All rows of a query whose last column, with which `sql` ends, is one of `wanted`."""
-        found: list[tuple] = []
+    def counts(self, column: str, wanted: Sequence[str], condition: str = "1") -> dict[str, int]:
+        """How many samples that satisfy an SQL condition of ours have each of `wanted` in `column`, where any has."""
+        name = _column(column)
+        return dict(
+            self.among(
+                f"SELECT {name}, count(*) FROM samples WHERE {name} {{}} AND {condition} GROUP BY {name}", wanted
+            )
+        )
+
+    def among(self, sql: str, wanted: Sequence[str]) -> Iterator[tuple]:
+        """The rows of queries that ask for a part of `wanted` each; `IN (...)` stands where `sql` has braces."""
         for start in range(0, len(wanted), 500):
             part = wanted[start : start + 500]
-            found += self._db.execute(f"{sql} IN ({','.join('?' * len(part))})", part)
-        return found
+            yield from self._db.execute(sql.format(f"IN ({','.join('?' * len(part))})"), part)
 
     def known(self, ids: Iterable[str]) -> set[str]:
         """Those of `ids` that are here."""
@@ -198,7 +206,8 @@ class Catalogue:
         found = self.one(f"SELECT count(*) FROM samples WHERE {condition}")
         return found[0] if found else 0
 
-    def log(self, db: sqlite3.Connection, event: str, detail: dict, time: datetime | None = None) -> None:
+    @staticmethod
+    def log(db: sqlite3.Connection, event: str, detail: dict, time: datetime | None = None) -> None:
         """Add an event to the ledger, within a transaction; its detail names no sample."""
         row = ((time or datetime.now(UTC)).isoformat(), event, json.dumps(detail, sort_keys=True))
         db.execute("INSERT INTO ledger (time, event, detail) VALUES (?, ?, ?)", row)
@@ -249,3 +258,8 @@ def _check_disk(folder: Path, error: sqlite3.OperationalError) -> None:
     """Say so if what SQLite could not do is for want of room."""
     if folder.is_dir() and ("full" in str(error) or "I/O" in str(error)):
         check_room(folder, ROOM)
+
+
+def _column(name: str) -> str:
+    assert name in ("id", "label", "source", "subject", "unit")
+    return name

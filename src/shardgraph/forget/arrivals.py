@@ -60,7 +60,7 @@ def _reading(config: Config, modality: str) -> dict[str, Any]:
 
 def arriving(
     bench: Bench,
-    reader: Reader[Record],
+    reader: Reader,
     name: str,
     *,
     allow_return: bool,
@@ -100,7 +100,7 @@ def _embedder(
                    facts=embedding_facts)  # fmt: skip
 
 
-def _done(bench: Bench, mark: str, reader: Reader[Record], allow_return: bool) -> set[str]:
+def _done(bench: Bench, mark: str, reader: Reader, allow_return: bool) -> set[str]:
     """The ids that an interrupted call has added; otherwise none, if all of the reader's may come in."""
     last = bench.store.catalogue.one(
         "SELECT event FROM ledger WHERE json_extract(detail, '$.input') = ? ORDER BY number DESC LIMIT 1", mark

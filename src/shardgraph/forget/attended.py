@@ -216,7 +216,7 @@ class Attended(Site):
 
     def _leaving(self, request: ForgetRequest) -> dict[tuple[str, str], int]:
         """Those of the names that are being forgotten just now, with the number of the core's request that does."""
-        gone = self.catalogue.among("SELECT id, request FROM leaving WHERE id", request.samples)
+        gone = self.catalogue.among("SELECT id, request FROM leaving WHERE id {}", request.samples)
         found = {("samples", name): number for name, number in gone}
         openings = self.catalogue.all("SELECT number, opening FROM requests WHERE opening <> '{}'")
         marks = {mark: number for number, opening in openings for mark in json.loads(opening).get("emptied", ())}

@@ -7,7 +7,7 @@ from shardgraph.data.catalogue import Catalogue
 from shardgraph.data.store import Store
 from shardgraph.forget import queue
 from shardgraph.forget.config import Config
-from shardgraph.forget.plan import affected_groups
+from shardgraph.forget.plan import groups_by_entry
 from shardgraph.forget.request import ForgetRequest
 
 
@@ -20,7 +20,7 @@ def next_batch(store: Store, config: Config, grace: float = 0.0) -> list[int]:
     waiting = due(store.catalogue, grace)
     if not waiting:
         return []
-    return together(waiting[0], {number: _touched(store, config, number) for number in waiting})
+    return together(waiting[0], _touched(store, config, waiting))
 
 
 def due(catalogue: Catalogue, grace: float = 0.0) -> list[int]:
@@ -50,11 +50,12 @@ def union(requests: Sequence[ForgetRequest]) -> ForgetRequest:
     return ForgetRequest(named("samples"), named("sources"), named("subjects"), named("shards"), named("labels"))
 
 
-def _touched(store: Store, config: Config, number: int) -> set[str]:
-    """What an entry has rebuilt and rewritten: groups, and files of samples."""
-    rows = store.catalogue.rows("id", queue.withheld_by(store.catalogue, [number]))
-    groups = affected_groups(store, config, tuple(rows))
-    return {group.name for group in groups} | {row.unit for row in rows}
+def _touched(store: Store, config: Config, numbers: Sequence[int]) -> dict[int, set[str]]:
+    """What every entry has rebuilt and rewritten: groups, and files of samples."""
+    catalogue = store.catalogue
+    rows = {number: tuple(catalogue.rows("id", queue.withheld_by(catalogue, [number]))) for number in numbers}
+    groups = groups_by_entry(store, config, rows)
+    return {n: {group.name for group in groups[n]} | {row.unit for row in rows[n]} for n in numbers}
 
 
 def _due(entry: queue.Entry, grace: float) -> bool:

@@ -6,19 +6,21 @@ from typing import Any
 import numpy as np
 
 from shardgraph.data.samples import Samples, check, concatenate, from_arrays
-from shardgraph.errors import ConfigError, InputError, UnknownSample, WorkspaceError, some
+from shardgraph.errors import ConfigError, InputError, UnknownSample, WorkspaceError, check_list, some
 from shardgraph.graph import Bilevel, Topology
 from shardgraph.learn.adapters import Adapters
 from shardgraph.learn.ensemble import Model
 from shardgraph.learn.group import train_group
 from shardgraph.learn.prototypes import total
-from shardgraph.learn.recipe import RECIPES, Recipe
+from shardgraph.learn.recipe import Recipe, recipe
 
 
 class SafeClassifier:
     """A shard-graph classifier on token embeddings [n, t, d] or features [n, d].
 
-    After `fit`, `forget(ids)` leaves exactly what `fit` without them gives: `digest_` is equal.
+    After `fit`, `forget(ids)` leaves exactly what `fit` without them gives, with the same class list and samples
+    assigned by hash: `digest_` is equal. So declare `classes` where the last samples of a class may leave, for with
+    `fine` > 1 the class list says which shard a sample is in; a balanced assignment depends on all samples of `fit`.
     """
 
     def __init__(
@@ -51,8 +53,8 @@ class SafeClassifier:
         """Learn from arrays; without `ids` the row numbers serve."""
         samples = check(from_arrays(X, y, ids, () if sources is None else sources, self.dtype))
         self.dim_ = samples.tokens.shape[1]
-        self.classes_declared_ = tuple(sorted(set(self.classes or samples.labels)))
-        self.recipe_ = RECIPES[self.recipe] if isinstance(self.recipe, str) else self.recipe
+        self.classes_declared_ = self._declared(samples.labels)
+        self.recipe_ = recipe(self.recipe) if isinstance(self.recipe, str) else self.recipe
         self.topology_ = self.topology or Bilevel(self.coarse, self.fine)
         if self.topology_.graph(()).private:
             raise ConfigError("private edges need a Workspace: this classifier keeps no ledger of what it released")
@@ -92,7 +94,10 @@ class SafeClassifier:
 
     def score(self, X: np.ndarray, y: Iterable[Any]) -> float:
         """Accuracy."""
-        return float(np.mean(self.predict(X) == np.array([str(label) for label in y])))
+        found, labels = self.predict(X), [str(label) for label in y]
+        if len(found) != len(labels):
+            raise InputError(f"there must be a label for every row, got {len(found)} rows and {len(labels)} labels")
+        return float(np.mean(found == np.array(labels)))
 
     def plan_forget(self, ids: Iterable[Any]) -> dict[str, Any]:
         """Which groups forgetting would rebuild, and how many samples that revisits."""
@@ -123,6 +128,13 @@ class SafeClassifier:
         self._build()
         return self
 
+    def _declared(self, labels: Iterable[str]) -> tuple[str, ...]:
+        """The class list: as declared, else the labels that are here."""
+        if self.classes is None:
+            return tuple(sorted(set(labels)))
+        check_list(self.classes, "classes")
+        return tuple(sorted({str(name) for name in self.classes}))
+
     def _build(self) -> None:
         for group in self.topology_.graph(self.shards_).groups():
             parts = [self.shards_[name] for name in group.neighbourhood if name in self.shards_]
@@ -136,6 +148,7 @@ class SafeClassifier:
 
     def _touched(self, ids: Iterable[Any]) -> dict[str, list[int]]:
         self._fitted()
+        check_list(ids, "the samples to forget")
         wanted = {str(i) for i in ids}
         found = {
             name: [row for row, sample in enumerate(shard.ids) if sample in wanted]

@@ -58,7 +58,11 @@ class Config:
 
     def the_topology(self) -> Topology:
         """The topology, once it is fixed."""
-        return Topology.from_json(_fixed(self.topology))
+        return self._topology
+
+    @cached_property
+    def _topology(self) -> Topology:
+        return Topology.from_json(_fixed(self.topology))  # one for all who ask: it keeps the graph that it has drawn
 
     def the_recipe(self) -> Recipe:
         """The recipe, once it is fixed."""

@@ -16,7 +16,7 @@ from shardgraph.forget.charges import Book, Charge, Spending, spend
 from shardgraph.forget.config import Config
 from shardgraph.forget.request import KINDS, ForgetRequest
 from shardgraph.forget.secrets import Secrets
-from shardgraph.graph import Group
+from shardgraph.graph import Group, ShardGraph
 
 Held = Mapping[str, Counter[str]]  # how many samples of each label every file holds
 
@@ -89,9 +89,10 @@ def emptied(store: Store, rows: tuple[Row, ...]) -> list[tuple[str, str]]:
     found = []
     for kind, column in (("sources", "source"), ("subjects", "subject"), ("labels", "label"), ("shards", "unit")):
         leaving = Counter(getattr(row, column) for row in rows)
-        for value in sorted(value for value in leaving if value and (kind != "shards" or value.startswith("shard:"))):
-            if store.catalogue.one(f"SELECT count(*) FROM samples WHERE {column} = ?", value) == (leaving[value],):
-                found.append((kind, value.removeprefix("shard:") if kind == "shards" else value))
+        asked = sorted(value for value in leaving if value and (kind != "shards" or value.startswith("shard:")))
+        here = store.catalogue.counts(column, asked)
+        last = [value for value in asked if here.get(value) == leaving[value]]
+        found += [(kind, value.removeprefix("shard:") if kind == "shards" else value) for value in last]
     return found
 
 
@@ -124,7 +125,7 @@ def selected(
 def _forgotten(store: Store, secrets: Secrets, named: Iterable[tuple[str, str]]) -> dict[tuple[str, str], int]:
     """The certificates of those of the names that were forgotten before."""
     marks = {secrets.mark(kind, name): (kind, name) for kind, name in named}
-    found = dict(store.catalogue.among("SELECT mark, certificate FROM forgotten WHERE mark", list(marks)))
+    found = dict(store.catalogue.among("SELECT mark, certificate FROM forgotten WHERE mark {}", list(marks)))
     return {marks[mark]: found[mark] for mark in marks if mark in found}
 
 
@@ -132,6 +133,17 @@ def affected_groups(store: Store, config: Config, rows: tuple[Row, ...]) -> tupl
     """The groups that may not be served without the rows: they could have used them, or have no budget left for it."""
     held = {unit: Counter(labels) for unit, labels in store.catalogue.unit_labels().items()}
     return _reached(store, config, held, _left(held, rows), rows)[0]
+
+
+def groups_by_entry(
+    store: Store, config: Config, leaving: Mapping[int, tuple[Row, ...]]
+) -> dict[int, tuple[Group, ...]]:
+    """The same for the rows of every entry, each as if it were the only one; what is held is counted once."""
+    held = {unit: Counter(labels) for unit, labels in store.catalogue.unit_labels().items()}
+    graph = graph_over(held, config) if config.trained else None
+    return {
+        number: _reached(store, config, held, _left(held, rows), rows, graph)[0] for number, rows in leaving.items()
+    }
 
 
 def _left(held: Held, rows: tuple[Row, ...]) -> Held:
@@ -144,21 +156,21 @@ def _left(held: Held, rows: tuple[Row, ...]) -> Held:
 
 
 def _reached(
-    store: Store, config: Config, held: Held, left: Held, rows: tuple[Row, ...]
+    store: Store, config: Config, held: Held, left: Held, rows: tuple[Row, ...], graph: ShardGraph | None = None
 ) -> tuple[tuple[Group, ...], tuple[Charge, ...], Spending | None]:
     """The groups that must go when the rows leave, what the others are charged, and what that spends."""
-    affected = _affected(config, held, rows, left)
+    if graph is None and config.trained:
+        graph = graph_over(held, config)
+    affected = _affected(graph, rows, left) if graph else ()
     charges, spending = _spent(store, config, rows, [group.name for group in affected])
     over = set(spending.over) if spending else set()
-    affected += tuple(group for group in graph_over(held, config).groups() if group.name in over) if over else ()
+    affected += tuple(group for group in graph.groups() if group.name in over) if graph and over else ()
     return affected, charges, spending
 
 
-def _affected(config: Config, held: Held, rows: tuple[Row, ...], left: Held) -> tuple[Group, ...]:
+def _affected(graph: ShardGraph, rows: tuple[Row, ...], left: Held) -> tuple[Group, ...]:
     """The groups that could have used the rows directly, and those that lose their last private neighbour, or class."""
-    if not config.trained:
-        return ()
-    shards, graph = set(_leaving(rows)), graph_over(held, config)
+    shards = set(_leaving(rows))
     direct = graph.affected(shards)
     bare = (g for g in graph.charged(shards) if not _learns(g, left) or not _labels(g.private, left))
     return (*direct, *(group for group in bare if group not in direct))
@@ -205,5 +217,5 @@ def _training(held: Held, units: Iterable[str]) -> int:
 def _exhausted(store: Store, rows: tuple[Row, ...]) -> tuple[str, ...]:
     """The sources that lose their last training sample."""
     leaving = Counter(row.source for row in rows if row.split == TRAIN and row.source)
-    count = "SELECT count(*) FROM samples WHERE source = ? AND split = 'train'"
-    return tuple(name for name in sorted(leaving) if store.catalogue.one(count, name) == (leaving[name],))
+    here = store.catalogue.counts("source", sorted(leaving), "split = 'train'")
+    return tuple(name for name in sorted(leaving) if here.get(name) == leaving[name])

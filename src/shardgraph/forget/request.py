@@ -3,7 +3,7 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from shardgraph.errors import check_text
+from shardgraph.errors import check_list, check_text
 
 KINDS = {
     "samples": "id",
@@ -27,6 +27,7 @@ class ForgetRequest:
 
     def __post_init__(self) -> None:
         for kind in NAMED:
+            check_list(getattr(self, kind), f"the {kind} of a request")
             check_text(getattr(self, kind), f"the {kind} of a request")
         check_text((self.reason,), "the reason of a request")
 

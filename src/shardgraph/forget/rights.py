@@ -11,7 +11,7 @@ from typing import Any
 
 from shardgraph.data.catalogue import Catalogue, Row
 from shardgraph.data.store import shard_unit
-from shardgraph.errors import InputError, UnknownConsumer, some
+from shardgraph.errors import InputError, UnknownConsumer, check_list, some
 
 SOURCE, SHARD = "source", "shard"
 
@@ -31,11 +31,13 @@ class Right:
 
     def plus(self, sources: Iterable[str], shards: Iterable[str]) -> "Right":
         """With these, too."""
+        _check_lists(sources, shards)
         more = {"sources": {*self.sources, *sources}, "shards": {*self.shards, *shards}}
         return replace(self, **{kind: tuple(sorted(names)) for kind, names in more.items()})  # type: ignore[arg-type]
 
     def minus(self, sources: Iterable[str], shards: Iterable[str]) -> "Right":
         """Without these."""
+        _check_lists(sources, shards)
         less = {"sources": {*self.sources} - {*sources}, "shards": {*self.shards} - {*shards}}
         return replace(self, **{kind: tuple(sorted(names)) for kind, names in less.items()})  # type: ignore[arg-type]
 
@@ -82,6 +84,7 @@ def granted(catalogue: Catalogue, consumer: str, sources: Iterable[str], shards:
 
 def revoked(catalogue: Catalogue, consumer: str, sources: Iterable[str], shards: Iterable[str]) -> Right:
     """What a consumer's right would be without these, or without anything if none are named."""
+    _check_lists(sources, shards)
     old, sources, shards = right_of(catalogue, consumer), tuple(sources), tuple(shards)
     if not sources and not shards:
         return Right(consumer)
@@ -112,6 +115,11 @@ def forget_rights(db: sqlite3.Connection, rows: Iterable[Row]) -> None:
     db.executemany(named.format("source"), sorted({(SOURCE, row.source, row.source) for row in rows}))
     shards = {(SHARD, row.unit.removeprefix("shard:"), row.unit) for row in rows if row.unit.startswith("shard:")}
     db.executemany(named.format("unit"), sorted(shards))
+
+
+def _check_lists(sources: Iterable[str], shards: Iterable[str]) -> None:
+    check_list(sources, "the sources of a right")
+    check_list(shards, "the shards of a right")
 
 
 def _sources(catalogue: Catalogue) -> set[str]:

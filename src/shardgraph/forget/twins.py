@@ -10,14 +10,14 @@ pairs are left to look at in full. The head is the coordinates that weigh most.
 """
 
 import hashlib
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from shardgraph.data.samples import Samples
 from shardgraph.data.store import Store
-from shardgraph.errors import InputError
+from shardgraph.errors import InputError, check_list
 
 THRESHOLD = 0.98
 BLOCK = 4096  # rows of a product
@@ -47,7 +47,7 @@ class _Row:
     content: bytes
 
 
-def twins(store: Store, ids: Collection[str] | None = None, threshold: float = THRESHOLD) -> list[Twin]:
+def twins(store: Store, ids: Iterable[str] | None = None, threshold: float = THRESHOLD) -> list[Twin]:
     """All pairs of twins, or the twins of `ids`; those come first in their pair. Reads every file once or twice.
 
     Memory is that of the features: of all samples, or of `ids` alone and one file.
@@ -60,6 +60,7 @@ def twins(store: Store, ids: Collection[str] | None = None, threshold: float = T
         pairs = [*_equal(rows, range(len(rows))), *near_pairs(features, threshold)]
         found = [_twin(rows[i], rows[j], cosine) for i, j, cosine in pairs]
     else:
+        check_list(ids, "the samples whose twins are looked for")
         found = _of(store, units, set(ids), threshold)
     unique = {(twin.sample, twin.other): twin for twin in sorted(found, key=lambda twin: twin.exact)}
     return sorted(unique.values(), key=lambda twin: (not twin.exact, -twin.cosine, twin.sample, twin.other))

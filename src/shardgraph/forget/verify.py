@@ -33,11 +33,12 @@ PROMISED = ("shards", "heldout", "models")  # folders whose bytes are a function
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at."""
+    """One thing that was looked at; what could not be compared here is neither proven nor found wrong."""
 
     name: str
     ok: bool
     detail: str
+    compared: bool = True
 
 
 @dataclass(frozen=True)
@@ -51,9 +52,14 @@ class Verification:
     def ok(self) -> bool:
         return all(check.ok for check in self.checks)
 
+    @property
+    def wrong(self) -> bool:
+        """Whether something was found that is not as it should be, and not only something left uncompared."""
+        return any(check.compared and not check.ok for check in self.checks)
+
     def to_json(self) -> dict[str, Any]:
         """The result as a plain dict."""
-        checks = [{"name": c.name, "ok": c.ok, "detail": c.detail} for c in self.checks]
+        checks = [{"name": c.name, "ok": c.ok, "detail": c.detail, "compared": c.compared} for c in self.checks]
         return {"ok": self.ok, "full": self.full, "checks": checks}
 
 
@@ -86,6 +92,7 @@ def verify(bench: Bench, *, full: bool) -> Verification:
         ("files", _files),
         ("configuration", _configuration),
         ("keys", _keys),
+        ("numerics", _numerics),
     ]
     if bench.store.catalogue.one("SELECT 1 FROM consumers WHERE provision = 1"):
         looks.append(("rights", _rights))
@@ -121,6 +128,8 @@ def compare_groups(bench: Bench, take: Callable[[], Rebuild]) -> Check:
 def _look(name: str, look: Callable[[Bench], str], bench: Bench) -> Check:
     try:
         return Check(name, True, look(bench))
+    except FingerprintError as error:
+        return Check(name, False, f"not compared: {error}", compared=False)
     except ShardgraphError as error:
         return Check(name, False, str(error))
 
@@ -151,6 +160,21 @@ def _keys(bench: Bench) -> str:
     if not path.exists() or path.read_bytes().strip() != bench.secrets.public.encode():
         raise VerificationError(f"{path} is not the public half of signing.key: give auditors {bench.secrets.public}")
     return f"public key {bench.secrets.public[:16]}"
+
+
+def _numerics(bench: Bench) -> str:
+    """Whether groups built here would have these bytes; other numerics are no fault of the files."""
+    built = Manifest.load(bench.store.root).fingerprint
+    if not built:
+        return "no model yet"
+    if built == bench.numerics:
+        return "those that the model was built with"
+    return f"others than the model was built with, its groups cannot be compared here: {_others(bench)}"
+
+
+def _others(bench: Bench) -> str:
+    told = difference(bench.numerics, Manifest.load(bench.store.root).fingerprint)
+    return f"{told}; `shardgraph train --rebuild` builds all anew"
 
 
 def _files(bench: Bench) -> str:
@@ -225,9 +249,7 @@ def _rights(bench: Bench) -> str:
 
 def _rights_rebuilt(bench: Bench) -> str:
     if not bench.same_numerics:
-        raise FingerprintError(
-            "cannot compare bytes under other numerics; `shardgraph train --rebuild` builds all anew"
-        )
+        raise FingerprintError(f"built with other numerics: {_others(bench)}")
     count = 0
     for right in rights_by_consumer(bench.store.catalogue).values():
         found, wrong = rebuilt_otherwise(bench.store, bench.config, bench.numerics, bench.choose, right)
@@ -272,9 +294,7 @@ def rebuild_of(bench: Bench) -> Rebuild:
     if not manifest.model_digest:
         return Rebuild({}, 0, ())
     if manifest.fingerprint != bench.numerics:
-        raise FingerprintError(
-            f"cannot compare bytes under other numerics: {difference(bench.numerics, manifest.fingerprint)}"
-        )
+        raise FingerprintError(f"built with other numerics: {_others(bench)}")
     wanted = wanted_groups(bench.store, bench.config, bench.numerics)
     if unwanted := set(manifest.groups) - set(wanted):
         raise VerificationError(f"{len(unwanted)} groups are served that the retained samples do not give")

@@ -11,7 +11,6 @@ import numpy as np
 from shardgraph.data.catalogue import Catalogue
 from shardgraph.data.files import check_room
 from shardgraph.data.readers.base import Reader
-from shardgraph.data.records import Record
 from shardgraph.data.samples import TEST, TRAIN, Samples, concatenate
 from shardgraph.errors import (
     ConfigError,
@@ -19,6 +18,7 @@ from shardgraph.errors import (
     InputError,
     WorkspaceBusy,
     WorkspaceError,
+    check_list,
 )
 from shardgraph.forget import execute
 from shardgraph.forget.arrivals import OnBad, arriving
@@ -74,6 +74,8 @@ class Workspace(Attended, Consumers):
             raise WorkspaceError(f"{root} is there already and not empty; choose another folder")
         if dtype not in ("float16", "float32"):
             raise ConfigError(f"dtype must be float16 or float32, got {dtype!r}")
+        if classes is not None:
+            check_list(classes, "the classes of a workspace")
         root.mkdir(parents=True, exist_ok=True)
         declared = None if classes is None else tuple(sorted(set(classes)))
         Secrets.create(root)
@@ -99,7 +101,7 @@ class Workspace(Attended, Consumers):
 
     def add_records(
         self,
-        reader: Reader[Record],
+        reader: Reader,
         name: str,
         *,
         allow_return: bool = False,
@@ -191,7 +193,7 @@ class Workspace(Attended, Consumers):
 
     def held_out(self) -> Samples | None:
         """The samples whose split is test."""
-        units = sorted(unit for unit in self.catalogue.unit_labels() if unit.startswith("test:"))
+        units = self._held_out_units()
         return concatenate(self.store.read(unit) for unit in units) if units else None
 
     def evaluate(self, consumer: str | None = None) -> dict[str, Any]:
@@ -200,18 +202,16 @@ class Workspace(Attended, Consumers):
         A consumer's model is asked about all of them, also those of classes and sources that it may not use.
         `unknown` are those of classes that the model does not have: it cannot be right about them.
         """
-        samples = self.held_out()
-        if samples is None:
+        units = self._held_out_units()
+        if not units:
             raise InputError("there is no sample whose split is test; add some, then train")
-        right = np.array([a == b for a, b in zip(self.predict(samples, consumer), samples.labels, strict=True)])
-        known = set((self.model() if consumer is None else self.model_for(consumer)).classes)
-        unknown = sum(label not in known for label in samples.labels)
-        return {
-            "accuracy": float(right.mean()),
-            "samples": len(samples),
-            "correct": int(right.sum()),
-            "unknown": unknown,
-        }
+        model, count, correct, unknown = self._answering(consumer), 0, 0, 0
+        for unit in units:  # one file in memory at a time
+            samples = self.store.read(unit)
+            correct += sum(a == b for a, b in zip(model.predict(samples), samples.labels, strict=True))
+            unknown += sum(label not in model.classes for label in samples.labels)
+            count += len(samples)
+        return {"accuracy": correct / count, "samples": count, "correct": correct, "unknown": unknown}
 
     # Forgetting
 
@@ -221,7 +221,7 @@ class Workspace(Attended, Consumers):
 
     def twins(self, ids: Iterable[str] | None = None, threshold: float = THRESHOLD) -> list[Twin]:
         """Samples that hold the same content: all pairs, or the twins of `ids`; exact ones, and near ones by cosine."""
-        return twins(self.store, None if ids is None else set(ids), threshold)
+        return twins(self.store, ids, threshold)
 
     def with_twins(self, request: ForgetRequest, threshold: float = THRESHOLD) -> ForgetRequest:
         """The request, with the twins of all that it names."""
@@ -234,13 +234,15 @@ class Workspace(Attended, Consumers):
 
         While a service runs it is asked, and waited for; it rebuilds what it withdraws.
         """
+        request = order if isinstance(order, ForgetRequest) else order.request
         if self.served:
-            request = order if isinstance(order, ForgetRequest) else order.request
+            if isinstance(order, ForgetPlan):
+                _check_fresh(order, self.plan(request))
             return self.wait_for(self.submit(Submission(request, asker="command line")).number)
         with self._writing():
-            orders = self.plan(order if isinstance(order, ForgetRequest) else order.request)
-            if isinstance(order, ForgetPlan) and (orders.rows, orders.groups) != (order.rows, order.groups):
-                raise WorkspaceError("the plan is stale: the workspace changed since; plan again")
+            orders = self.plan(request)
+            if isinstance(order, ForgetPlan):
+                _check_fresh(order, orders)
             if not orders.rows:
                 self.catalogue.scrub()  # a reader may have kept the log from being emptied then
                 return self.certificate(orders.already[-1])
@@ -331,3 +333,12 @@ class Workspace(Attended, Consumers):
 
     def _answering(self, consumer: str | None) -> Model:
         return self.model() if consumer is None else self.model_for(consumer)
+
+    def _held_out_units(self) -> list[str]:
+        return sorted(unit for unit in self.catalogue.unit_labels() if unit.startswith("test:"))
+
+
+def _check_fresh(order: ForgetPlan, now: ForgetPlan) -> None:
+    """Raise unless a plan says what would be planned now."""
+    if (order.rows, order.groups) != (now.rows, now.groups):
+        raise WorkspaceError("the plan is stale: the workspace changed since; plan again")

@@ -38,9 +38,16 @@ def weighed(edges: Iterable[Any]) -> tuple[Any, Any, float]:
     if len(weights) > 1:
         found = some(map(str, sorted(weights)))
         raise GraphError(f"private edges must have one epsilon, a sample's loss to the whole model; got {found}")
-    if both := [pair for pair in private if pair in plain or list(pair) in plain]:
+    known = set(_named(plain))
+    if both := [pair for pair in _named(private) if pair in known]:
         raise GraphError(f"an edge must be plain or private, got {both[0]!r} as both")
     return plain + private, private, weights.pop() if weights else math.inf
+
+
+def _named(edges: Iterable[Any]) -> list[tuple[str, ...]]:
+    """Those of the edges that are made of names."""
+    lists = [tuple(edge) for edge in edges if isinstance(edge, list | tuple)]
+    return [edge for edge in lists if all(isinstance(end, str) for end in edge)]
 
 
 def checked(edges: Iterable[tuple[str, str]], known: set[str]) -> frozenset[tuple[str, str]]:

@@ -59,4 +59,8 @@ class Complete(_Numbered):
 
     def graph(self, present: Iterable[str]) -> ShardGraph:
         """All n shards, every one joined to every other."""
-        return fixed(topologies.complete(self._names), present)
+        return fixed(self._whole, present)
+
+    @cached_property
+    def _whole(self) -> ShardGraph:
+        return topologies.complete(self._names)

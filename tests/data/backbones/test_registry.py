@@ -6,7 +6,7 @@ from shardgraph.errors import BackboneError
 
 @pytest.mark.parametrize("spec", ["", "resnet50", "hf", "vit:", "minilm:x", "efficientnet-lite7"])
 def test_names_nobody_knows_are_answered_with_those_we_know(spec):
-    with pytest.raises(BackboneError, match=r"efficientnet-lite0.*minilm.*hf:NAME_OR_PATH.*vit:PATH"):
+    with pytest.raises(BackboneError, match=r"precomputed.*efficientnet-lite0.*minilm.*hf:NAME_OR_PATH.*vit:PATH"):
         load_backbone(spec)
 
 

@@ -36,7 +36,8 @@ def load_backbone(
     """
     kind, _, rest = spec.partition(":")
     if kind not in _KINDS or (kind in ("hf", "vit")) != bool(rest):
-        raise BackboneError(f"a backbone must be one of {', '.join(names())}, got {spec!r}")
+        known = ", ".join(["precomputed", *names()])
+        raise BackboneError(f"a workspace's backbone must be one of {known}, got {spec!r}")
     module, maker = _KINDS[kind]
     try:
         make = getattr(import_module(f"shardgraph.data.backbones.{module}"), maker)

@@ -14,15 +14,13 @@ may stand in the header's metadata as a JSON list under the same name.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from shardgraph.data.readers.arrayfiles import load_arrays
-from shardgraph.data.readers.base import Reader
-from shardgraph.data.records import EMBEDDING
 from shardgraph.data.samples import TRAIN, Samples, cast, check
 from shardgraph.digest import digest
 from shardgraph.errors import InputError
@@ -37,7 +35,7 @@ def read_arrays(path: str | Path, dtype: str = "float16", *, labelled: bool = Tr
     if not labelled:
         return samples_from(arrays, dtype)
     _check_shapes(arrays)
-    return check(_samples(arrays, slice(None), dtype))
+    return check(_samples(arrays, dtype))
 
 
 def samples_from(arrays: dict[str, np.ndarray], dtype: str = "float16") -> Samples:
@@ -45,7 +43,7 @@ def samples_from(arrays: dict[str, np.ndarray], dtype: str = "float16") -> Sampl
     rows = arrays.get("tokens", arrays.get("features", np.zeros(0)))
     arrays = {"labels": np.full(len(rows) if rows.ndim else 0, "?")} | arrays
     _check_shapes(arrays)
-    samples = _samples(arrays, slice(None), dtype)
+    samples = _samples(arrays, dtype)
     return check(samples if "ids" in arrays else replace(samples, ids=_apart(samples.ids)))
 
 
@@ -57,24 +55,6 @@ def _apart(ids: tuple[str, ...]) -> tuple[str, ...]:
         seen[name] += 1
         found.append(name if seen[name] == 1 else f"{name} ({seen[name]})")
     return tuple(found)
-
-
-class ArraysReader(Reader[Samples]):
-    """An array file as chunks of samples; the file itself is held in memory."""
-
-    modality = EMBEDDING
-
-    def __init__(self, path: str | Path, dtype: str = "float16", chunk: int = 1024) -> None:
-        self.path, self.dtype, self.chunk = Path(path), dtype, chunk
-        self._arrays = load_arrays(self.path)
-        _check_shapes(self._arrays)
-
-    def __len__(self) -> int:
-        return len(self._arrays["labels"])
-
-    def __iter__(self) -> Iterator[Samples]:
-        for start in range(0, len(self), self.chunk):
-            yield check(_samples(self._arrays, slice(start, start + self.chunk), self.dtype))
 
 
 def _check_shapes(arrays: Mapping[str, np.ndarray]) -> None:
@@ -97,9 +77,8 @@ def _check_shapes(arrays: Mapping[str, np.ndarray]) -> None:
         raise InputError(f"'mask' must have the first two dimensions of 'tokens', found {found}")
 
 
-def _samples(arrays: Mapping[str, np.ndarray], rows: slice, dtype: str) -> Samples:
-    """The samples at `rows`; every step works on one sample at a time or element by element."""
-    part = {name: array if name == "classes" else array[rows] for name, array in arrays.items()}
+def _samples(part: Mapping[str, np.ndarray], dtype: str) -> Samples:
+    """The samples; every step works on one sample at a time or element by element."""
     tokens = _token_rows(part)
     lengths = [len(row) for row in tokens]
     features = part["features"] if "features" in part else np.stack([_mean(row) for row in tokens])
@@ -137,7 +116,7 @@ def _labels(part: Mapping[str, np.ndarray]) -> tuple[str, ...]:
     names = _strings(part, "classes")
     outside = [int(i) for i in labels if not 0 <= i < len(names)]
     if outside:
-        raise InputError(f"integer labels must be below {len(names)}, the number of 'classes', got {outside[0]}")
+        raise InputError(f"integer labels must be from 0 to {len(names) - 1}, places in 'classes', got {outside[0]}")
     return tuple(names[int(i)] for i in labels)
 
 

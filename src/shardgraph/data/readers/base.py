@@ -2,26 +2,23 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import ClassVar, Generic, TypeVar
 
-Item = TypeVar("Item", covariant=True)
+from shardgraph.data.records import Record
 
 
-class Reader(ABC, Generic[Item]):
+class Reader(ABC):
     """A person's data, read lazily and in the same order each time, in bounded memory.
 
-    `modality` is "image" or "text" (items are `Record`s, to be embedded by a backbone) or
-    "embedding" (items are chunks of `Samples`, ready to learn from). `len()` counts samples and may
-    be an upper bound where content without ids is merged (see `table`).
+    `modality` is "image" or "text": records are to be embedded by a backbone that takes it. `len()` counts samples
+    and may be an upper bound where content without ids is merged (see `table`).
     """
 
     modality: str
-    default_chunk: ClassVar[int] = 1024
 
     @abstractmethod
     def __len__(self) -> int:
         """How many samples there are at most."""
 
     @abstractmethod
-    def __iter__(self) -> Iterator[Item]:
-        """The items, each time from the first on."""
+    def __iter__(self) -> Iterator[Record]:
+        """The records, each time from the first on."""

@@ -20,7 +20,7 @@ SUFFIXES = frozenset(
 )
 
 
-class FolderReader(Reader[Record]):
+class FolderReader(Reader):
     """A folder of images as records, in the order of their ids' bytes; only names are held in memory."""
 
     modality = IMAGE

@@ -47,5 +47,7 @@ def _named(value: Any, names: list[str], meaning: str) -> Any:
     if not names or meaning == "id" or not isinstance(value, int):
         return value
     if not 0 <= value < len(names):
-        raise InputError(f"integers of {meaning!r} must be below {len(names)}, the number of names, got {value}")
+        raise InputError(
+            f"integers of {meaning!r} must be from 0 to {len(names) - 1}, places of their names, got {value}"
+        )
     return names[value]

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-from shardgraph.data.readers.arrays import ArraysReader
 from shardgraph.data.readers.columns import Columns
 from shardgraph.data.readers.delimited import DelimitedReader
 from shardgraph.data.readers.folder import FolderReader
@@ -16,13 +15,11 @@ _TABLES: dict[str, type[ParquetReader | DelimitedReader]] = {
 }
 _ARRAYS = (".npz", ".safetensors")
 
-AnyReader = FolderReader | ParquetReader | DelimitedReader | ArraysReader
+AnyReader = FolderReader | ParquetReader | DelimitedReader
 
 
-def read(
-    path: str | Path, columns: Columns | None = None, *, dtype: str = "float16", labelled: bool = True
-) -> AnyReader:
-    """The reader for a folder of images, a table (`columns` names its columns) or arrays (tokens as `dtype`).
+def read(path: str | Path, columns: Columns | None = None, *, labelled: bool = True) -> AnyReader:
+    """The reader for a folder of images or a table (`columns` names its columns); arrays are read by `read_arrays`.
 
     Images and texts that are only to be predicted need not be `labelled`.
     """
@@ -37,6 +34,6 @@ def read(
     if suffix in _TABLES:
         return _TABLES[suffix](path, columns, labelled=labelled)
     if suffix in _ARRAYS:
-        return ArraysReader(path, dtype)
+        raise InputError(f"arrays are read whole, by `read_arrays`, got '{path.name}'")
     known = ", ".join([*_TABLES, *_ARRAYS])
     raise InputError(f"data must be a folder of images or a file of {known}, got '{path.name}'")

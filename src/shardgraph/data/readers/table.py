@@ -20,7 +20,7 @@ from shardgraph.errors import DuplicateSample, InputError
 Row = Mapping[str, Any]
 
 
-class TableReader(Reader[Record]):
+class TableReader(Reader):
     """A table as records, in the order of its rows, a batch of rows in memory at a time."""
 
     def __init__(self, path: str | Path, columns: Columns | None = None, *, labelled: bool = True) -> None:
