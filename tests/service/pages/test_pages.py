@@ -154,7 +154,7 @@ def test_what_waits_already_is_said_where_it_is_found_and_previewed(tokens, visi
     assert "already requested" not in found(operator, "sample", ANN).text + preview(operator, "sample", ANN).text
     forget(operator, "sample", ANN)
     for page in (found(operator, "sample", ANN).text, preview(operator, "sample", ANN).text):
-        assert 'already requested: <a href="/pages/requests/1">request 1</a>' in page
+        assert 'already requested in <a href="/pages/requests/1">request 1</a>' in page
         assert "Nothing has changed yet" not in page
     for page in (found(operator, "source", "ann").text, preview(operator, "source", "ann").text):
         assert f"1 of {sum(row.source == 'ann' for row in ROWS)} samples already requested" in page
