@@ -82,7 +82,7 @@ async def events(
 ) -> Response:
     """The states after those that the page shows already, as server-sent events, for its script."""
     await to_thread.run_sync(entry_for, office, number, who)
-    return stream(request, office, number, last_event_id or str(after))
+    return stream(request, office, number, last_event_id or str(after), who)
 
 
 @router.post("/{number}/cancel")

@@ -11,11 +11,9 @@ from fastapi.responses import RedirectResponse
 from pydantic import ValidationError
 
 from shardgraph.errors import InputError
-from shardgraph.forget.charges import Spending
 from shardgraph.forget.finding import COLUMNS, find, forgotten_as
 from shardgraph.forget.history import measurements
 from shardgraph.forget.queue import Submission
-from shardgraph.forget.request import ForgetRequest
 from shardgraph.service.access import TheOffice
 from shardgraph.service.asking import chosen, previewed
 from shardgraph.service.office import Office
@@ -67,7 +65,7 @@ def preview(request: Request, who: Asker, office: TheOffice, of: Sealed = "") ->
     waiting = requested(office.reader.catalogue, who, kind, [name]).get(name)
     of_page: dict[str, Any] = {"kind": kind, "name": name, "twins": twins, "looked": looked["look"] or twins}
     of_page |= {"waiting": waiting, "of": len(samples), "originals": request.app.state.originals.show(samples)}
-    of_page |= {"spending": _spending(office, asked), "accuracy": last[-1] if last else None}
+    of_page["accuracy"] = last[-1] if last else None
     of_page["today"] = datetime.now(UTC).date().isoformat()
     return render(request, "preview.html", facts=facts, **of_page)
 
@@ -115,11 +113,6 @@ def _found(office: Office, who: Caller, kind: str, wanted: str) -> dict[str, Any
     shown, more = found[:MOST_SHOWN], len(found) > MOST_SHOWN
     waiting = requested(catalogue, who, kind, [one.name for one in shown])
     return {"wanted": wanted, "found": shown, "waiting": waiting, "more": more, "before": before}
-
-
-def _spending(office: Office, asked: ForgetRequest) -> Spending | None:
-    """What the request would spend of the budget of private edges."""
-    return office.reader.plan(asked).spending if office.reader.config.privacy is not None else None
 
 
 def _samples(office: Office, kind: str, name: str) -> list[str]:

@@ -21,7 +21,7 @@ from shardgraph.service.logs import log, place_of
 from shardgraph.service.office import Office
 from shardgraph.service.pages.rendering import PREFIX, render
 from shardgraph.service.pages.sessions import HOURS, Session, Sessions, new_id
-from shardgraph.service.problems import status_of
+from shardgraph.service.problems import status_of, told
 from shardgraph.service.tokens import AUDITOR, CONSUMER, LOCAL, OPERATOR, OWNER, Caller, any_token, caller_named
 
 COOKIE = "shardgraph_session"
@@ -101,13 +101,14 @@ async def visitor(request: Request, who: Stranger) -> Visitor:
     return who
 
 
-def admit(*roles: str) -> Callable[[Visitor], Awaitable[Caller]]:
+def admit(*roles: str) -> Callable[[Request, Visitor], Awaitable[Caller]]:
     """A dependency: the caller, if its role is one of these."""
 
-    async def check(who: Annotated[Visitor, Depends(visitor)]) -> Caller:
+    async def check(request: Request, who: Annotated[Visitor, Depends(visitor)]) -> Caller:
         assert who.caller is not None
         if who.caller.role not in roles:
             raise HTTPException(403, f"this page is for the roles {' and '.join(roles)}; yours is {who.caller.role}")
+        request.state.caller = who.caller
         return who.caller
 
     return check
@@ -185,14 +186,14 @@ def _give(request: Request, response: Response, key: str) -> None:
 
 
 def _failure(request: Request, error: Exception) -> Response:
-    status, words = _told(error)
+    status, words = _told(error, getattr(request.state, "caller", None))
     if status == 500:
         log("unexpected", kind=type(error).__name__, where=place_of(error))
     facts: dict[str, Any] = {"title": TITLES.get(status, "This cannot be done"), "words": words, "code": status}
     return render(request, "failure.html", status, **facts)
 
 
-def _told(error: Exception) -> tuple[int, str]:
+def _told(error: Exception, who: Caller | None) -> tuple[int, str]:
     if isinstance(error, UnicodeError):
         return 422, "what was sent holds characters that are none"
     if isinstance(error, AnyHTTPException):
@@ -201,5 +202,5 @@ def _told(error: Exception) -> tuple[int, str]:
         first = error.errors()[0]
         return 422, f"{first['loc'][-1]}: {first['msg']}"
     if isinstance(error, ShardgraphError):
-        return status_of(error), str(error)
+        return status_of(error), told(error, who)
     return 500, "Something unexpected happened; the service's log names its kind."
