@@ -1,7 +1,7 @@
 """One choice changed at a time, on a held-out part of the training split: where the defaults come from.
 
-    python -m experiments.ablation --cache CACHE --out experiments/results/runs     runs what is missing
-    shardgraph experiment ablation                                                  shows what was written
+    python -m experiments.ablation --cache CACHE --out RESULTS/runs     runs what is missing
+    shardgraph experiment ablation --out RESULTS                        shows what was written
 
 Adapters alone at 1, 64 and 256 shards, and mixed with second-order prototypes at the same. Random and orthogonal
 projections train on the CPU alone and are not here.
@@ -10,7 +10,7 @@ projections train on the CPU alone and are not here.
 import argparse
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,10 +20,12 @@ import torch
 from torch import Tensor
 
 from experiments import cache
+from experiments.book import Book, Record
 from experiments.cache import Data
-from experiments.records import RUNS, Records, title
+from experiments.command import answered
+from experiments.records import YOURS, Records, title
 from experiments.rivals import Fitted
-from experiments.runs import Bench, Book, Record, mean_logits, splits
+from experiments.runs import Bench, mean_logits, splits
 from experiments.shown import Shown, Table
 from shardgraph.data.samples import Samples
 from shardgraph.learn.recipe import Recipe
@@ -55,13 +57,18 @@ PROTOTYPES: dict[str, dict[str, Any]] = {
 }
 PRIORS = {"prior 0, a cosine": 0.0, "prior 0.2": 0.2, "prior 1": 1.0, "prior 1000, the textbook's": 1000.0}
 FIRST = "first token alone"
+Found = dict[str, dict[str, Record]]  # data set -> change -> record
 
 
-def ablation(whole: Data, device: str, seed: int = 0, base: Recipe | None = None) -> Iterator[Record]:
-    """Every change on the held-out part, from as few trainings as possible."""
+def ablation(
+    whole: Data, device: str, seed: int = 0, base: Recipe | None = None, done: Collection[str] = ()
+) -> Iterator[Record]:
+    """Every change that is not done on the held-out part, from as few trainings as possible."""
     base, data = base or Recipe(), whole.held_out()
     kept = Bench(data, device, base)
     for change, settings in ADAPTERS.items():
+        if change in done and change != "default":
+            continue
         bench = _bench(data, device, replace(base, **_heads(settings, data)), kept)
         trained = _trained(bench, seed)
         yield _record(change, bench, trained, seed)
@@ -76,6 +83,8 @@ def ablation(whole: Data, device: str, seed: int = 0, base: Recipe | None = None
         bench = _bench(data, device, base, kept)
         bench.prior = prior
         yield _record(change, bench, kept_adapters, seed)
+    if FIRST in done:
+        return
     light = replace(data, train=_first(data.train), test=_first(data.test))
     bench = Bench(light, device, base)
     yield _record(FIRST, bench, _trained(bench, seed), seed)
@@ -89,7 +98,7 @@ def show(records: Records) -> Shown:
     for what, heading in (("alone", "adapters alone"), ("mixed", "with second-order prototypes")):
         for n in LEVELS:
             columns = ["change", "mean", *map(title, sets)]
-            changes = [c for c in found[sets[0]] if what == "mixed" or c not in PROTOTYPES | PRIORS]
+            changes = [c for c in _changes(found) if what == "mixed" or c not in PROTOTYPES | PRIORS]
             rows = [_row(change, found, what, n) for change in changes]
             tables.append(Table(f"{heading}, {n} shard{'s' if n > 1 else ''}", columns, rows))
     about = (
@@ -100,20 +109,31 @@ def show(records: Records) -> Shown:
     return Shown("ablation", about, tables, lambda figure: _draw(figure, found), (9, 5))
 
 
-def _row(change: str, found: dict[str, dict[str, Record]], what: str, n: int) -> list[Any]:
-    values = [own[change][what][str(n)] for own in found.values()]
+def _changes(found: Found) -> list[str]:
+    """All that were tried on some data set, as they were first met."""
+    return list(dict.fromkeys(change for own in found.values() for change in own))
+
+
+def _gain(change: str, own: dict[str, Record], what: str, n: int) -> float | None:
+    """What a change adds to the default on a data set; None where it was not tried."""
+    return own[change][what][str(n)] - own["default"][what][str(n)] if change in own else None
+
+
+def _row(change: str, found: Found, what: str, n: int) -> list[Any]:
     if change == "default":
+        values = [own[change][what][str(n)] for own in found.values()]
         return [change, f"{np.mean(values):.1f}", *(f"{value:.1f}" for value in values)]
-    gains = [value - own["default"][what][str(n)] for value, own in zip(values, found.values(), strict=True)]
-    return [change, f"{np.mean(gains):+.1f}", *(f"{gain:+.1f}" for gain in gains)]
+    gains = [_gain(change, own, what, n) for own in found.values()]
+    mean = np.mean([gain for gain in gains if gain is not None])
+    return [change, f"{mean:+.1f}", *("" if gain is None else f"{gain:+.1f}" for gain in gains)]
 
 
-def _draw(figure: Any, found: dict[str, dict[str, Record]]) -> None:
+def _draw(figure: Any, found: Found) -> None:
     axes = figure.subplots()
-    changes = [change for change in next(iter(found.values())) if change != "default"]
+    changes = [change for change in _changes(found) if change != "default"]
     for i, n in enumerate(LEVELS):
-        mean = {c: np.mean([own[c]["mixed"][str(n)] for own in found.values()]) for c in ("default", *changes)}
-        gains = [mean[change] - mean["default"] for change in changes]
+        each = [[_gain(change, own, "mixed", n) for own in found.values()] for change in changes]
+        gains = [np.mean([gain for gain in own if gain is not None]) for own in each]
         places = [c + (i - 1) * 0.27 for c in range(len(changes))]
         axes.barh(places, gains, 0.25, label=f"{n} shard{'s' if n > 1 else ''}")
     axes.set_yticks(range(len(changes)), changes, fontsize=8)
@@ -156,17 +176,18 @@ def _first(samples: Samples) -> Samples:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--cache", type=Path, required=True)
-    parser.add_argument("--out", type=Path, default=RUNS)
+    parser.add_argument("--out", type=Path, default=YOURS / "runs", help="the folder of records")
     parser.add_argument("--only", help="a data set in the cache", action="append")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     options = parser.parse_args()
-    for name in options.only or cache.names(options.cache):
+    for name in cache.usable(options.cache, options.only):
         book, start = Book(options.out / f"{name}.jsonl"), time.perf_counter()
-        if not book.has(study="ablation"):
-            found = ablation(cache.load(options.cache, name), options.device)
-            book.add([{"study": "ablation", **record} for record in found])
+        done = {record["change"] for record in book.records if record.get("study") == "ablation"}
+        if not {*ADAPTERS, *PROTOTYPES, *PRIORS, FIRST} <= done:
+            found = ablation(cache.load(options.cache, name), options.device, done=done)
+            book.add({"study": "ablation", **record} for record in found)
         print(f"{name}: {time.perf_counter() - start:.0f} s", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    answered(main)

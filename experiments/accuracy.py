@@ -17,17 +17,33 @@ WHO = ("SAFE", "SISA", "ProtoSISA", "NoprotoSAFE")
 def show(records: Records) -> Shown:
     """A table a data set, the gap of SAFE over SISA, and accuracy drawn over the number of shards."""
     tables = [_table(records, name) for name in records.sets] + [_gaps(records)]
-    about = (
-        "Test accuracy in per cent, mean and standard deviation over seeds. (n_c, n_f) as in the paper. "
-        "'paper, ViT-L/16' are the paper's numbers with its own backbone and full-size images: not comparable in "
-        "height, only in shape."
-    )
+    about = "Test accuracy in per cent, mean and standard deviation over seeds." + _origin(records)
+    if any(_known(name) for name in records.sets):
+        about += (
+            " 'paper, ViT-L/16' are the paper's numbers with its own backbone and full-size images: not comparable in "
+            "height, only in shape."
+        )
     return Shown("accuracy", about, tables, lambda figure: _draw(figure, records), panels_size(len(records.sets)))
+
+
+def _known(name: str) -> list[str]:
+    """Whose accuracy on this data set the paper tells."""
+    return [who for who in WHO[:3] if name.partition("--")[0] in paper.ACCURACY[who]]
+
+
+def _origin(records: Records) -> str:
+    """Where (n_c, n_f) come from."""
+    data = list(dict.fromkeys(name.partition("--")[0] for name in records.sets))
+    theirs = [name for name in data if name in paper.NO_SHARDING]
+    if not theirs:
+        return ""
+    others = "" if len(theirs) == len(data) else f" on {', '.join(theirs)}; by one rule on the others"
+    return f" (n_c, n_f) as in the paper{others}."
 
 
 def _table(records: Records, name: str) -> Table:
     data = name.partition("--")[0]
-    known = [who for who in WHO[:3] if data in paper.ACCURACY[who]]
+    known = _known(name)
     columns = ["shards", "(n_c, n_f)", *WHO, *(f"{who}, paper, ViT-L/16" for who in known)]
     rows = []
     shapes = {r["n"]: tuple(r["shape"]) for r in records.of(name, rival="SAFE", adapter="inca")}
@@ -52,7 +68,8 @@ def _gaps(records: Records) -> Table:
                 means.append(mean)
                 rows.append([title(name), n, f"{mean:.1f}", f"{mean - half:.1f} to {mean + half:.1f}"])
         told = f"paper: {paper.GAP_AT_256}" if n == 256 else ""
-        rows.append(["mean of all", n, f"{sum(means) / len(means):.1f}", told])
+        if means:
+            rows.append(["mean of all", n, f"{sum(means) / len(means):.1f}", told])
     return Table("SAFE minus SISA, points", ["data set", "shards", "mean", "95% interval over seeds"], rows)
 
 

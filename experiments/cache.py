@@ -2,15 +2,17 @@
 
     python -m experiments.cache FILE.parquet ... --backbone efficientnet-lite2 --cache CACHE
 
-A folder CACHE/SET--BACKBONE holds tokens.npy, offsets.npy, features.npy and table.json. Passes are as large as the
-device likes, so the bits may differ from those of a workspace, where each sample's bits must depend on it alone.
+A folder CACHE/SET--BACKBONE holds tokens.npy, offsets.npy, features.npy and table.json, which says of what samples and
+weights they were made: a cache of others is never taken for it. Passes are as large as the device likes, so the bits
+may differ from those of a workspace, where each sample's bits must depend on it alone.
 """
 
 import argparse
+import hashlib
 import json
 import multiprocessing
 import os
-import re
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -20,10 +22,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from shardgraph.data.samples import Samples
+from experiments import paper
+from experiments.command import answered
+from shardgraph.data.records import content_id
+from shardgraph.data.samples import TEST, TRAIN, Samples
 from shardgraph.digest import keyed_hash
+from shardgraph.errors import InputError
 
 PASS = 256  # images in one pass
+HELD_OUT = " (held out)"
+MADE = "`python -m experiments.cache FILE ... --backbone NAME --cache CACHE` makes one"
 
 
 @dataclass(frozen=True)
@@ -44,13 +52,12 @@ class Data:
         """One of `parts` of the training split to choose recipes on; the test split is left alone."""
         chosen = np.array([keyed_hash(seed, "held-out", name) % parts == 0 for name in self.train.ids])
         train, test = self.train.take(np.flatnonzero(~chosen)), self.train.take(np.flatnonzero(chosen))
-        return Data(f"{self.name} (held out)", self.backbone, train, test)
+        return Data(f"{self.name}{HELD_OUT}", self.backbone, train, test)
 
 
 def load(cache: Path, name: str) -> Data:
     """The data set in the cache's folder `name`."""
-    folder = cache / name
-    table = json.loads((folder / "table.json").read_text())
+    folder, table = cache / name, _table(cache, name)
     samples = Samples(
         ids=tuple(table["ids"]),
         labels=tuple(table["labels"]),
@@ -80,34 +87,97 @@ def demo() -> Data:
 
 def names(cache: Path) -> list[str]:
     """The data sets in a cache."""
-    return sorted(path.parent.name for path in cache.glob("*/table.json"))
+    found = sorted(path.parent.name for path in cache.glob("*/table.json"))
+    if not found:
+        state = "is empty" if cache.is_dir() else "does not exist"
+        raise InputError(f"a cache must hold embedded data sets, '{cache}' {state}: {MADE}")
+    return found
 
 
-def embed_file(path: Path, spec: str, cache: Path, device: str, columns: dict[str, str]) -> Path:
-    """Embed one Parquet file into the cache, unless it is there."""
-    from shardgraph.data.backbones.registry import load_backbone  # these need pyarrow and Pillow
-    from shardgraph.data.readers.columns import Columns
+def usable(cache: Path, only: Sequence[str] | None = None) -> list[str]:
+    """The data sets in a cache, or those that are named, if something can be learned and measured on each."""
+    chosen = list(only or names(cache))
+    for name in chosen:
+        table = _table(cache, name)
+        learned = {label for label, split in zip(table["labels"], table["splits"], strict=True) if split == TRAIN}
+        if len(learned) < 2:
+            raise InputError(f"{name!r} in '{cache}' must have two classes to learn, found {len(learned)}: {_LABELS}")
+        if TEST not in table["splits"]:
+            raise InputError(f"{name!r} in '{cache}' must have test samples to measure accuracy on: {_REMEDY}")
+    return chosen
+
+
+def embed_file(path: Path, spec: str, cache: Path, device: str, pairs: Sequence[str] = ()) -> Path:
+    """Embed a table or a folder of images into the cache, unless it is there; `pairs` are its columns, MEANING=NAME."""
+    from shardgraph.cli.reading import columns_of  # these need pyarrow and Pillow
+    from shardgraph.data.backbones.registry import load_backbone
     from shardgraph.data.readers.registry import read
 
-    name, backbone = re.sub(r"_.*", "", path.stem), Path(spec).stem.replace(":", "-")
+    reader, network = read(path, columns_of(pairs)), load_backbone(spec, device=device)
+    if reader.modality != network.modality:
+        raise InputError(f"{spec!r} reads {network.modality}s, '{path.name}' holds {reader.modality}s: choose another")
+    records = list(reader)
+    name, backbone = set_name(path), backbone_name(spec)
     folder = cache / f"{name}--{backbone}"
+    kept = {f"{column}s": [getattr(record, column) for record in records] for column in _COLUMNS}
+    table = {"name": name, "backbone": backbone, "identity": network.identity, "data": _digest(records), **kept}
     if (folder / "table.json").exists():
+        _check_same(folder, table)
         return folder
-    records = list(read(path, Columns(**columns)))
-    network = load_backbone(spec, device=device)
     through = _texts(records, network) if network.modality == "text" else _images(records, network)
     tokens, features = zip(*through, strict=True)
     folder.mkdir(parents=True, exist_ok=True)
     np.save(folder / "tokens.npy", np.concatenate(tokens))
     np.save(folder / "offsets.npy", np.concatenate([[0], np.cumsum([len(part) for part in tokens])]).astype(np.int64))
     np.save(folder / "features.npy", np.stack(features))
-    kept = {f"{column}s": [getattr(record, column) for record in records] for column in _COLUMNS}
     partial = folder / "table.partial"
-    partial.write_text(json.dumps({"name": name, "backbone": backbone, "identity": network.identity, **kept}))
+    partial.write_text(json.dumps(table))
     partial.rename(folder / "table.json")
     return folder
 
 
+def set_name(path: Path) -> str:
+    """What a data set is called: as its file is, but cub200_s128.parquet and the like as in the paper."""
+    whole = path.resolve().name if path.is_dir() else path.stem
+    known = whole.partition("_")[0]
+    return known if known in paper.SPLITS else whole
+
+
+def backbone_name(spec: str) -> str:
+    """What a backbone is called: by its file, or on a model hub by its owner too."""
+    kind, _, rest = spec.partition(":")
+    return "-".join(rest.strip("/").split("/")[-2:]) if kind == "hf" else Path(rest or kind).stem
+
+
+def _table(cache: Path, name: str) -> dict[str, Any]:
+    path = cache / name / "table.json"
+    if not path.exists():
+        there = ", ".join(names(cache))
+        raise InputError(f"{name!r} must be in the cache '{cache}', which has {there}: name one (--data, --only)")
+    return json.loads(path.read_text())
+
+
+def _digest(records: Sequence[Any]) -> str:
+    """Of all that is embedded and kept."""
+    whole = hashlib.sha256()
+    for record in records:
+        told = [getattr(record, column) for column in _COLUMNS]
+        whole.update(json.dumps([*told, content_id(record.payload)]).encode())
+    return whole.hexdigest()
+
+
+def _check_same(folder: Path, table: dict[str, Any]) -> None:
+    """Raise if a folder in the cache was made of other samples or weights."""
+    found = json.loads((folder / "table.json").read_text())
+    remedy = "choose another --cache, or delete that folder and the records of its runs"
+    if found.get("data", table["data"]) != table["data"]:
+        raise InputError(f"'{folder}' must be made of these samples, it is of others or of other columns: {remedy}")
+    if any(found["identity"].get(key) != table["identity"][key] for key in ("weights", "layer")):
+        raise InputError(f"'{folder}' must be made with this backbone, it is with another that ends alike: {remedy}")
+
+
+_LABELS = "look at its labels and its split, delete it from the cache and embed it again"
+_REMEDY = "give it a column 'split' or folders train and test, delete it from the cache and embed it again"
 _COLUMNS = ("id", "label", "source", "split")
 
 
@@ -125,12 +195,11 @@ def _images(records: Sequence[Any], network: Any) -> Iterator[tuple[np.ndarray, 
 
     global _network
     _network = network
-    payloads = [record.payload for record in records]
     with exact_numerics(), torch.inference_mode(), multiprocessing.get_context("fork").Pool(os.cpu_count()) as pool:
         batch: list[np.ndarray] = []
-        for i, pixels in enumerate(pool.imap(_prepare, payloads, chunksize=64)):
+        for i, pixels in enumerate(pool.imap(_prepare, records, chunksize=64)):
             batch.append(pixels)
-            if len(batch) == PASS or i + 1 == len(payloads):
+            if len(batch) == PASS or i + 1 == len(records):
                 tokens, features = network.forward(network.stack(batch).to(network.device))
                 yield from zip(tokens.half().cpu().numpy(), features.float().cpu().numpy(), strict=True)
                 batch = []
@@ -139,8 +208,11 @@ def _images(records: Sequence[Any], network: Any) -> Iterator[tuple[np.ndarray, 
 _network: Any = None  # what a process that decodes was forked with
 
 
-def _prepare(payload: Any) -> np.ndarray:
-    return _network.prepare(payload)
+def _prepare(record: Any) -> np.ndarray:
+    try:
+        return _network.prepare(record.payload)
+    except InputError as problem:
+        raise InputError(f"samples must be readable, {record.id!r} cannot be read ({problem})", [record.id]) from None
 
 
 def main() -> None:
@@ -151,13 +223,14 @@ def main() -> None:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--column", action="append", default=[], metavar="MEANING=NAME")
     options = parser.parse_args()
-    columns = dict(pair.split("=", 1) for pair in options.column)
     for path in options.files:
         for spec in options.backbone:
             start = time.perf_counter()
-            folder = embed_file(path, spec, options.cache, options.device, columns)
+            folder = embed_file(path, spec, options.cache, options.device, options.column)
             print(f"{folder} {time.perf_counter() - start:.1f} s", flush=True)
+            if TEST not in _table(options.cache, folder.name)["splits"]:
+                print(f"{folder} has no test samples, experiments need some: {_REMEDY}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    answered(main)

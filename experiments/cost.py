@@ -11,14 +11,14 @@ from experiments.records import Records, title
 from experiments.shown import COLOURS, Shown, Table
 
 WHO = ("SAFE", "SISA", "ProtoSISA", "Ours")
+DEVICES = {"cuda": "GPU", "cpu": "CPU"}  # records without one are from a GPU
 
 
 def show(records: Records) -> Shown:
     """Mean error over data sets by share of the data read again, and every measured forget beside its prediction."""
     about = (
         "Error in per cent, averaged over the data sets, against the expected share of all samples that are read again "
-        "to forget one. Prototypes need none. Every forget that was carried out read just as many samples as the graph "
-        "predicts."
+        "to forget one. Prototypes need none." + _kept(records)
     )
     return Shown("cost", about, [_means(records), _forgets(records)], lambda figure: _draw(figure, records), (7, 4.5))
 
@@ -50,19 +50,37 @@ def _alone(records: Records, who: str) -> float:
     return 100 - sum(values) / len(values)
 
 
+def _kept(records: Records) -> str:
+    """What can be said of all forgets that were carried out."""
+    found = [f for name in records.sets for record in records.of(name, rival="forget") for f in record["forgets"]]
+    equal = sum(f["predicted"] == f["measured"] for f in found)
+    if not found:
+        return ""
+    if equal == len(found):
+        return " Every forget that was carried out read just as many samples as the graph predicts."
+    return f" {equal} of {len(found)} forgets that were carried out read just as many samples as the graph predicts."
+
+
 def _forgets(records: Records) -> Table:
     rows = []
     for name in records.sets:
         for record in records.of(name, rival="forget"):
-            own = record["forgets"]
+            own, device = record["forgets"], DEVICES[record.get("device", "cuda")]
             equal = sum(f["predicted"] == f["measured"] for f in own)
             measured = sum(f["measured"] for f in own) / len(own)
-            seconds = sorted(f["seconds"] for f in own)[len(own) // 2]
-            rows.append(
-                [title(name), record["shape"], f"{measured:.1f}", f"{equal} of {len(own)}", f"{1000 * seconds:.0f}"]
-            )
-    columns = ["data set", "(n_c, n_f)", "samples read, mean", "as predicted", "ms, median, GPU"]
-    return Table("single samples forgotten", columns, rows)
+            ms = 1000 * sorted(f["seconds"] for f in own)[len(own) // 2]
+            counts = [f"{measured:.1f}", f"{equal} of {len(own)}"]
+            rows.append([title(name), record["shape"], *counts, f"{ms:.0f}", device])
+    columns = ["data set", "(n_c, n_f)", "samples read, mean", "as predicted", "ms, median"]
+    return Table("single samples forgotten", *_one_device(columns, rows))
+
+
+def _one_device(columns: list[str], rows: list[list[Any]]) -> tuple[list[str], list[list[Any]]]:
+    """Where all rows end in the same device, the last heading says so; else it is a column."""
+    devices = {row[-1] for row in rows}
+    if len(devices) > 1:
+        return [*columns, "on"], rows
+    return [*columns[:-1], ", ".join([columns[-1], *devices])], [row[:-1] for row in rows]
 
 
 def _draw(figure: Any, records: Records) -> None:

@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from experiments.book import Record
 from experiments.cache import Data
 from experiments.legonet import Lego
 from experiments.records import Records, title
-from experiments.runs import CHUNK, Record
+from experiments.runs import CHUNK
 from experiments.shown import COLOURS, Shown, Table, panels, panels_size, spread
 from experiments.slices import Sliced
 from shardgraph.data.samples import Samples

@@ -24,7 +24,10 @@ from experiments import (
     runs,
     second,
 )
+from experiments.book import Book
 from experiments.cache import demo
+from experiments.command import answered
+from experiments.finished import finished
 from experiments.records import RUNS, Records
 from experiments.shown import Shown
 
@@ -57,16 +60,16 @@ ViT-L/16": they were measured with another backbone, on full-size images.
 """
 
 
-def show(names: Iterable[str], records: Records) -> list[Shown]:
-    """The named experiments on these records."""
-    return [EXPERIMENTS[name](records) for name in names]
+def show(name: str, records: Records) -> Shown:
+    """An experiment on the data sets that have all its records; `NoRecords` if there is none."""
+    return EXPERIMENTS[name](finished(name, records))
 
 
 def quick(names: Iterable[str]) -> Records:
     """What these experiments need, on scikit-learn's digits, on the CPU, in under a minute."""
     wanted = set(names)
     with tempfile.TemporaryDirectory() as folder:
-        book = runs.Book(Path(folder) / "digits--pixels.jsonl")
+        book = Book(Path(folder) / "digits--pixels.jsonl")
         if wanted - {"graphs", "private", "ablation"}:
             studies = [study for study in runs.STUDIES if study in wanted]
             runs.run(demo(), book, "cpu", (1, 8, 64, 256), "adapters" in wanted, studies, seeds=(0, 1))
@@ -75,16 +78,17 @@ def quick(names: Iterable[str]) -> Records:
         if "ablation" in wanted:
             whole = demo()  # half of which is enough: there are many trainings
             half = replace(whole, train=whole.train.take(range(0, len(whole.train), 2)))
-            book.add([{"study": "ablation", **record} for record in ablation.ablation(half, "cpu")])
+            book.add({"study": "ablation", **record} for record in ablation.ablation(half, "cpu"))
         return Records({"digits--pixels": book.records})
 
 
 def main() -> None:
-    shown = show(EXPERIMENTS, Records.load(RUNS))
+    records = Records.load(RUNS)
+    shown = [show(name, records) for name in EXPERIMENTS]
     for one in shown:
         one.write(RESULTS)
     sys.stdout.write("\n\n".join([HEAD.strip(), *(one.markdown("../experiments/results") for one in shown)]) + "\n")
 
 
 if __name__ == "__main__":
-    main()
+    answered(main)

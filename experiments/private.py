@@ -1,13 +1,14 @@
 """SAFE-DP: accuracy against the number of requests served, on n = 8 shards that all learn from each other.
 
-    python -m experiments.private --cache CACHE --workers 16    runs, writes its records to results/runs
-    python -m experiments.private --cache CACHE --held-out      settings are chosen so; prints, writes nothing
-    python -m experiments.private --calibrate                   needs dp-accounting; writes private_noise.json
-    shardgraph experiment private                               shows what was written
+    python -m experiments.private --cache CACHE --out RESULTS/runs --workers 16    runs, writes its records
+    python -m experiments.private --cache CACHE --held-out    settings are chosen so; prints, writes nothing
+    python -m experiments.private --calibrate                 needs dp-accounting; writes private_noise.json
+    shardgraph experiment private --out RESULTS               shows what was written
 
-CACHE holds Stanford Cars as `experiments.cache` embeds it. Training needs torch, numpy and safetensors alone: the noise
-is read from private_noise.json. For each k it is that of the largest epsilon that serves k requests under the paper's
-budget (alpha, beta) = (30, 1), vacuous in beta; of the deltas 1e-10 to 1e-13 the one that needs the least noise.
+CACHE holds Stanford Cars as `experiments.cache` embeds it, or another data set that --data names. Training needs torch,
+numpy and safetensors alone: the noise is read from private_noise.json. For each k it is that of the largest epsilon
+that serves k requests under the paper's budget (alpha, beta) = (30, 1), vacuous in beta; of the deltas 1e-10 to 1e-13
+the one that needs the least noise.
 
     exact      plain edges: one group that is trained on everything, and anew at every request
     private    each shard's adapters learn from its own samples directly, from the other seven shards' privately
@@ -29,9 +30,10 @@ from typing import Any
 
 import numpy as np
 
-from experiments.cache import Data, load
-from experiments.records import RUNS, Records, title
-from experiments.runs import Book, Record
+from experiments.book import Book, Record
+from experiments.cache import Data, load, usable
+from experiments.command import answered
+from experiments.records import YOURS, Records, title
 from experiments.shown import Shown, Table
 from shardgraph.data.samples import Samples
 from shardgraph.digest import generator
@@ -48,6 +50,7 @@ from shardgraph.learn.recipe import Recipe
 NOISE = Path(__file__).with_name("private_noise.json")
 SHARDS, KS, DELTAS, SEEDS = 8, (1, 2, 4, 8, 16), (1e-10, 1e-11, 1e-12, 1e-13), (0, 1, 2)
 RECIPE = Recipe(name="private", adapter="linear", loss="bce", lr=1e-3, expansion=0)
+KINDS = ("exact", "own-only", "private", "SISA")
 NOTHING = 1e-12
 
 
@@ -56,7 +59,7 @@ class Task:
     """One group to train: all of it (`exact`), or one shard."""
 
     seed: int
-    kind: str  # "exact", "SISA", "own-only" or "private"
+    kind: str  # one of KINDS
     shard: str = ""
     k: int = 0
 
@@ -202,11 +205,12 @@ def show(records: Records) -> Shown:
     name = next(name for name in records.sets if any(records.of(name, study="private")))
     found = list(records.of(name, study="private"))
     terms = {row["k"]: row for row in calibrated_noise()["rows"]}
+    theirs = " Paper, ViT-L/16: 62.1 exact, 51.0 at k = 8." if name.startswith("cars196") else ""
     about = (
         f"Accuracy on {title(name)} with {SHARDS} shards, %, mean and standard deviation over {found[0]['seeds']} "
         "seeds. k is the number of single samples that may leave a clique before its adapters are trained anew, under "
         "the paper's budget (30, 1), which is vacuous in beta; epsilon is the largest that serves k. Linear adapters "
-        "on pooled features. Paper, ViT-L/16: 62.1 exact, 51.0 at k = 8."
+        f"on pooled features.{theirs}"
     )
     rows = []
     for row in found:
@@ -243,7 +247,7 @@ def main() -> None:
     parser.add_argument("--data", default="cars196--efficientnet-lite2", help="the data set's folder in it")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--seeds", type=int, default=len(SEEDS), help="how many")
-    parser.add_argument("--out", type=Path, default=RUNS, help="the folder of records")
+    parser.add_argument("--out", type=Path, default=YOURS / "runs", help="the folder of records")
     parser.add_argument("--held-out", action="store_true")
     parser.add_argument("--calibrate", action="store_true")
     arguments = parser.parse_args()
@@ -252,9 +256,10 @@ def main() -> None:
     if arguments.calibrate:
         NOISE.write_text(json.dumps(calibrated(PrivateRecipe()), indent=1) + "\n")
         return
+    usable(arguments.cache, [arguments.data])
     data, book = load(arguments.cache, arguments.data), Book(arguments.out / f"{arguments.data}.jsonl")
     data = data.held_out() if arguments.held_out else data
-    if arguments.held_out or not book.has(study="private"):
+    if arguments.held_out or not all(book.has(study="private", rival=kind) for kind in KINDS):
         found = measured(data, arguments.workers, range(arguments.seeds))
         if arguments.held_out:
             print(show(Records({data.name: found})).markdown(None))
@@ -264,4 +269,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    answered(main)

@@ -1,14 +1,19 @@
 """Records of all data sets, and questions about them."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiments.runs import Record
+from experiments.book import Record, read
+from experiments.runs import asked
+from shardgraph.errors import InputError
 
 RUNS = Path(__file__).parent / "results" / "runs"
-IMAGES = ("efficientnet-lite2", "vit_tiny_patch16_224")
+YOURS = Path("experiment-results")  # what is run on a cache goes here, unless another place is named
+
+
+class NoRecords(InputError):
+    """What was measured does not make this experiment yet."""
 
 
 @dataclass(frozen=True)
@@ -20,7 +25,7 @@ class Records:
     @classmethod
     def load(cls, folder: Path = RUNS) -> "Records":
         """All records in a folder."""
-        return cls({path.stem: [json.loads(line) for line in path.open()] for path in sorted(folder.glob("*.jsonl"))})
+        return cls({path.stem: read(path) for path in sorted(folder.glob("*.jsonl"))})
 
     def of(self, name: str, study: str | None = None, **about: object) -> Iterator[Record]:
         """The records of a data set about this."""
@@ -38,8 +43,12 @@ class Records:
         return {r["seed"]: r["accuracy"] for r in self.of(name, rival=rival, n=n, adapter=adapter)}
 
     def levels(self, name: str, adapter: str = "inca") -> list[int]:
-        """The numbers of shards that were tried."""
-        return sorted({r["n"] for r in self.of(name, adapter=adapter) if r["rival"] in ("SAFE", "No sharding")})
+        """The numbers of shards that every method was tried at; linear adapters go without our own."""
+        found: dict[int, set[str]] = {}
+        for record in self.of(name, adapter=adapter):
+            found.setdefault(record["n"], set()).add(record["rival"])
+        own = {"Ours", "Ceiling"} if adapter == "linear" else set()
+        return sorted(n for n, there in found.items() if {who for who, _ in asked((n,))} - own <= there)
 
     def difference(self, name: str, a: str, b: str, n: int) -> list[float]:
         """a minus b, by seed."""

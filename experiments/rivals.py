@@ -92,7 +92,8 @@ class Fitted:
         left = {name: _without(shard, gone) if name in touched else shard for name, shard in self.shards.items()}
         left = {name: shard for name, shard in left.items() if len(shard)}
         again = [group for group in self.groups if not touched.isdisjoint(group.neighbourhood)]
-        inputs = [group for group in (_inputs(group, left) for group in again) if group]
+        gathered = [group for group in (_inputs(group, left) for group in again) if group]
+        inputs = [group for group in gathered if _to_tell_apart(group)]
         kept = {name: a for name, a in self.adapters.items() if name not in {group.name for group in again}}
         for group, adapters in zip(inputs, train_many(inputs, self.recipe, self.seed, self.device), strict=True):
             kept[group.name] = adapters
@@ -100,7 +101,7 @@ class Fitted:
         for name in touched:
             shard = self.shards[name]
             prototypes = prototypes.minus(shard.take([i for i, own in enumerate(shard.ids) if own in gone]))
-        read = sum(len(group.samples) for group in inputs) + len(gone) if again else 0
+        read = sum(len(group.samples) for group in gathered) + len(gone) if again else 0
         return replace(self, shards=left, adapters=kept, prototypes=prototypes), read
 
     def cost(self, sample: str | None = None) -> float:
@@ -137,7 +138,7 @@ def fit(
     shards = cut(train, topology, seed)
     sums = sums or total([train], second_order=recipe.second_order, expansion=recipe.expansion)
     empty = Fitted(shards, topology, {}, sums, recipe, seed, device)
-    inputs = [group for group in (_inputs(group, shards) for group in empty.groups) if group]
+    inputs = [inputs for group in empty.groups if (inputs := _inputs(group, shards)) and _to_tell_apart(inputs)]
     trained = train_many(inputs, recipe, seed, device)
     return replace(empty, adapters={group.name: adapters for group, adapters in zip(inputs, trained, strict=True)})
 
@@ -155,13 +156,18 @@ def cut(train: Samples, topology: Topology | None, seed: int) -> dict[str, Sampl
 
 
 def _inputs(group: Group, shards: Mapping[str, Samples]) -> GroupInputs | None:
-    """What a group is trained on; None where there is nothing to tell apart."""
+    """What a group learns from; None where there is nothing."""
     parts = [shards[name] for name in group.neighbourhood if name in shards]
     labels = {label for name in group.members if name in shards for label in shards[name].labels}
     if not parts:
         return None
     samples = (parts[0] if len(parts) == 1 else concatenate(parts)).canonical()
-    return GroupInputs(group.name, samples, tuple(sorted(labels))) if len(set(samples.labels)) > 1 else None
+    return GroupInputs(group.name, samples, tuple(sorted(labels)))
+
+
+def _to_tell_apart(group: GroupInputs) -> bool:
+    """Whether there is something to learn; who finds that there is not has read the samples, too."""
+    return len(set(group.samples.labels)) > 1
 
 
 def _without(shard: Samples, gone: set[str]) -> Samples:

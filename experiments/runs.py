@@ -6,11 +6,11 @@ Tables and figures are made from these records alone, on any machine.
 """
 
 import argparse
-import json
 import os
+import signal
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
@@ -23,7 +23,9 @@ import torch
 from torch import Tensor
 
 from experiments import cache, paper
-from experiments.cache import Data
+from experiments.book import Book, Record
+from experiments.cache import HELD_OUT, Data
+from experiments.command import answered
 from experiments.rivals import RIVALS, Fitted, Shape, fit
 from shardgraph.data.samples import Samples, concatenate
 from shardgraph.digest import generator
@@ -38,27 +40,9 @@ STUDIES = ("instant", "fine", "domains", "others")
 INSTANT, FINE = ("SAFE", "SISA", "ProtoSISA", "Ours"), ("NoprotoSAFE", "SAFE", "Ours")  # who is in these
 ALONE = ("Prototypes", "Second order")
 CHUNK = 512  # test samples in one pass
-Record = dict[str, Any]
-
-
-class Book:
-    """Records in a file, found again by what they are about."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        lines = path.read_text().splitlines() if path.exists() else []
-        self.records = [json.loads(line) for line in lines]
-
-    def has(self, **about: Any) -> bool:
-        """Whether there is a record about this."""
-        return any(all(record.get(key) == value for key, value in about.items()) for record in self.records)
-
-    def add(self, records: Iterable[Record]) -> None:
-        """Write records down."""
-        with self.path.open("a") as file:
-            for record in records:
-                self.records.append(record)
-                file.write(json.dumps(record) + "\n")
+STEPS = 16  # in which shards leave
+Shards = Mapping[str, Samples]
+Who = list[tuple[str, int]]  # rivals, and how many shards they have
 
 
 class Bench:
@@ -119,23 +103,29 @@ class Bench:
         recipe = next(rival for rival in RIVALS.values() if rival.mixes == mixes and rival.cut).recipe(self.recipe)
         weight = mixing_weight([(a.samples, len(a.classes)) for a in fitted.adapters.values()], recipe)
         model = replace(fitted.model, recipe=recipe, weight=weight)
-        return self.accuracy(model.mix(logits, self.similarities[mixes]), model.classes)
+        return self.accuracy(answer(model, logits, self.similarities[mixes]), model.classes)
 
 
 def speak(fitted: Fitted, samples: Samples) -> Tensor:
     """The logits [n, A] of all adapters."""
-    assert fitted.model.voices is not None
-    return _in_chunks(fitted.model.voices, samples)
+    voices = fitted.model.voices
+    return torch.zeros(len(samples), 0) if voices is None else _in_chunks(voices, samples)
 
 
 def mean_logits(fitted: Fitted, samples: Samples) -> Tensor:
     """The mean logits [n, K] of each class's adapters."""
     voices, average = fitted.model.voices, fitted.model.average
-    assert voices is not None
+    if voices is None:
+        return torch.zeros(len(samples), average.shape[1])
     return _in_chunks(lambda part: voices(part) @ average, samples)
 
 
-def asked(levels: Iterable[int]) -> list[tuple[str, int]]:
+def answer(model: Model, logits: Tensor, similarity: Tensor) -> Tensor:
+    """The scores [n, K]: adapters and prototypes mixed, or prototypes alone where there is no adapter."""
+    return model.mix(logits, similarity) if bool(model.voiced.any()) else similarity
+
+
+def asked(levels: Iterable[int]) -> Who:
     """Who is trained at which level: No sharding, SISA, ProtoSISA, SAFE, NoprotoSAFE and ours."""
     sharded = ("SISA", "ProtoSISA", "SAFE", "NoprotoSAFE", "Ours")
     return [(name, n) for n in levels for name in (("No sharding", "Ceiling") if n == 1 else sharded)]
@@ -143,7 +133,7 @@ def asked(levels: Iterable[int]) -> list[tuple[str, int]]:
 
 def graphs(bench: Bench, seed: int, who: Iterable[tuple[str, int]]) -> Iterator[Record]:
     """Rivals at their levels, from as few trainings as possible."""
-    wanted: dict[Shape, list[tuple[str, int]]] = {}
+    wanted: dict[Shape, Who] = {}
     for name, n in who:
         shape = RIVALS[name].shape(splits(bench.data)[n])
         assert shape is not None
@@ -155,10 +145,11 @@ def graphs(bench: Bench, seed: int, who: Iterable[tuple[str, int]]) -> Iterator[
         logits = mean_logits(fitted, bench.data.test)
         about = {"shape": shape, "seed": seed, "adapter": bench.recipe.adapter, "train_seconds": round(seconds, 3)}
         about |= {"cost": fitted.cost(), "samples": len(bench.data.train)}
+        if seed == 0 and bench.recipe.adapter == "inca" and {("SAFE", 64), ("SAFE", 256)} & set(here):
+            told = {"n": shape[0] * shape[1], "device": bench.device, "forgets": forgets(fitted)}
+            yield about | {"rival": "forget"} | told  # before those that say that this shape is done
         for name, n in here:
             yield about | {"rival": name, "n": n, "accuracy": bench.mixed(fitted, logits, RIVALS[name].mixes)}
-        if seed == 0 and bench.recipe.adapter == "inca" and {("SAFE", 64), ("SAFE", 256)} & set(here):
-            yield about | {"rival": "forget", "n": shape[0] * shape[1], "forgets": forgets(fitted)}
 
 
 def alone(bench: Bench, who: Iterable[str] = ALONE) -> Iterator[Record]:
@@ -182,46 +173,59 @@ def forgets(fitted: Fitted, count: int = 5) -> list[Record]:
     return rows
 
 
+def finer(data: Data, n: int) -> list[Shape]:
+    """n shards, cut ever finer by class, while a clique has two classes."""
+    return [(n // 2**i, 2**i) for i in range(n.bit_length()) if 2 ** (i + 1) <= len(data.classes)]
+
+
 def fine(bench: Bench, seed: int, n: int, who: Sequence[str]) -> Iterator[Record]:
-    """n shards, cut ever finer by class."""
-    for cliques in (2**i for i in range(n.bit_length()) if 2 ** (i + 1) <= len(bench.data.classes)):
-        fitted = bench.train((n // cliques, cliques), seed)
+    """Accuracy at every such cut."""
+    for shape in finer(bench.data, n):
+        fitted = bench.train(shape, seed)
         logits = mean_logits(fitted, bench.data.test)
         for name in who:
             score = bench.mixed(fitted, logits, RIVALS[name].mixes)
-            yield {"rival": name, "n": n, "shape": (n // cliques, cliques), "seed": seed, "accuracy": score}
+            yield {"rival": name, "n": n, "shape": shape, "seed": seed, "accuracy": score}
 
 
-def instant(bench: Bench, seed: int, n: int, who: Sequence[str], steps: int = 16) -> Iterator[Record]:
+def instant(bench: Bench, seed: int, n: int, who: Sequence[str], steps: int = STEPS) -> Iterator[Record]:
     """Shards leave one after another, with every adapter that learned from them, and nothing is retrained."""
     bilevel = splits(bench.data)[n]
     for cut in sorted({RIVALS[name].cut or "" for name in who}):
-        shape = bilevel if cut == "bilevel" else (n, 1)
-        fitted = bench.train(shape, seed)
+        fitted = bench.train(bilevel if cut == "bilevel" else (n, 1), seed)
         logits = speak(fitted, bench.data.test).to(bench.device)
         owners = [(group, label) for group in sorted(fitted.adapters) for label in fitted.adapters[group].classes]
-        order = [sorted(fitted.shards)[i] for i in generator(seed, "leaving").permutation(len(fitted.shards)).tolist()]
-        sums = {"first": bench.first, "second": bench.second}
-        for step in range(steps):
-            gone = set(order[: len(order) * step // steps])
-            leaving = [fitted.shards[name] for name in order[len(order) * max(step - 1, 0) // steps : len(gone)]]
-            sums = {m: own.minus(concatenate(leaving), bench.device) if leaving else own for m, own in sums.items()}
-            kept = {group: a for group, a in fitted.adapters.items() if group not in gone}
-            columns = torch.tensor([i for i, (group, _) in enumerate(owners) if group in kept], device=logits.device)
+        for step, (left, sums) in enumerate(leaving(bench, fitted.shards, seed, steps)):
+            kept = {group: a for group, a in fitted.adapters.items() if group in left}
+            spoken = [i for i, (group, _) in enumerate(owners) if group in kept]
+            columns = torch.tensor(spoken, dtype=torch.long, device=logits.device)
             for rival in (RIVALS[name] for name in who if RIVALS[name].cut == cut):
                 own = sums["second" if rival.mixes == "second" else "first"]
                 scores = bench.similarity(own, rival.mixes)
                 recipe = rival.recipe(bench.recipe)
                 model = Model.assemble(kept, own, recipe, seed, "cpu", lambda asked, known=scores: known)
                 said = logits[:, columns] @ model.average.to(logits)
-                score = bench.accuracy(model.mix(said.cpu(), scores), model.classes)
+                score = bench.accuracy(answer(model, said.cpu(), scores), model.classes)
                 yield {"rival": rival.name, "n": n, "seed": seed, "gone": step / steps, "accuracy": score}
+
+
+def leaving(bench: Bench, shards: Shards, seed: int, steps: int) -> Iterator[tuple[Shards, dict[str, Prototypes]]]:
+    """At every step the shards that are left, and the prototypes from which those that left were subtracted."""
+    names = sorted(shards)
+    order = [names[i] for i in generator(seed, "leaving").permutation(len(names)).tolist()]
+    sums, gone = {"first": bench.first, "second": bench.second}, 0
+    for step in range(steps):
+        now = len(order) * step // steps
+        parts = [shards[name] for name in order[gone:now]]
+        sums = {m: own.minus(concatenate(parts), bench.device) if parts else own for m, own in sums.items()}
+        gone = now
+        yield {name: shards[name] for name in order[gone:]}, sums
 
 
 def splits(data: Data) -> dict[int, Shape]:
     """(n_c, n_f) at every level: the paper's for its data sets, one rule for the rest."""
     default = paper.SPLITS["mit67"] if len(data.classes) >= 32 else paper.SPLITS["pacs"]
-    known = paper.SPLITS.get(data.name.split(" ")[0], default)
+    known = paper.SPLITS.get(data.name.removesuffix(HELD_OUT), default)
     return {1: (1, 1)} | dict(zip(paper.LEVELS, known, strict=True))
 
 
@@ -234,10 +238,14 @@ def _in_chunks(answer: Any, samples: Samples) -> Tensor:
 # Linear adapters train on the CPU: one process a training, while the device is busy with the rest.
 
 
-def _linear(job: tuple[int, tuple[int, ...]]) -> list[Record]:
+def _linear(job: tuple[int, Who]) -> list[Record]:
     torch.set_num_threads(1)
-    seed, levels = job
-    return list(graphs(_bench, seed, asked(levels)))
+    return list(graphs(_bench, *job))
+
+
+def _unheard() -> None:
+    """Leave Ctrl-C to the process that started this one."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 _bench: Any = None
@@ -265,34 +273,49 @@ def run(
     recipe = replace(LINEAR, expansion=0)
     features = replace(data, train=_light(data.train), test=_light(data.test))
     _bench = Bench(features, "cpu", recipe)
-    jobs = [(seed, (n,)) for n in levels[::-1] for seed in seeds if not book.has(adapter="linear", seed=seed, n=n)]
-    jobs = jobs if linear else []
-    with get_context("fork").Pool(max((os.cpu_count() or 2) - 4, 1)) as pool:  # forked before the device wakes up
+    jobs = [(seed, left) for n in levels[::-1] for seed in seeds if (left := _left(book, "linear", seed, (n,)))]
+    jobs = [job for job in jobs if linear and any(RIVALS[name].mixes != "second" for name, _ in job[1])]
+    count = max((os.cpu_count() or 2) - 4, 1)
+    with get_context("fork").Pool(count, _unheard) as pool:  # forked before the device wakes up
         waiting = pool.imap_unordered(_linear, jobs)
         bench = Bench(data, device)
-        book.add(list(alone(bench, [name for name in ALONE if not book.has(rival=name)])))
+        book.add(alone(bench, [name for name in ALONE if not book.has(rival=name)]))
         for seed in seeds:
-            left = [who for who in asked(levels) if not book.has(adapter="inca", seed=seed, rival=who[0], n=who[1])]
-            book.add(list(graphs(bench, seed, left)))
-            for study, take, n, everyone in (("instant", instant, levels[-1], INSTANT), ("fine", fine, 64, FINE)):
-                who = [name for name in everyone if not book.has(study=study, seed=seed, rival=name)]
-                if study in studies and who:
-                    book.add([{"study": study, **record} for record in take(bench, seed, n, who)])
-            if "others" in studies and not book.has(study="others", seed=seed):
-                from experiments.others import others  # which is made of what is above
-
-                book.add([{"study": "others", **record} for record in others(data, seed, device)])
-            several = len(set(data.train.sources)) > 1
-            if "domains" in studies and several and not book.has(study="domains", seed=seed):
-                from experiments.domains import domains  # which is made of what is above
-
-                book.add([{"study": "domains", **record} for record in domains(data, seed, device)])
+            book.add(graphs(bench, seed, _left(book, "inca", seed, levels)))
+            for study in (study for study in STUDIES if study in studies):
+                found = _study(study, bench, book, seed, levels[-1])
+                book.add({"study": study, **record} for record in found)
             for records in _finished(waiting):
                 book.add(records)
             took = time.perf_counter() - start
             print(f"{data.name} {data.backbone}: seed {seed} done, {took:.0f} s", file=sys.stderr, flush=True)
         for records in waiting:
             book.add(records)
+
+
+def _left(book: Book, adapter: str, seed: int, levels: Iterable[int]) -> Who:
+    return [(name, n) for name, n in asked(levels) if not book.has(adapter=adapter, seed=seed, rival=name, n=n)]
+
+
+def _study(study: str, bench: Bench, book: Book, seed: int, most: int) -> Iterator[Record]:
+    """A study of one seed, for the rivals of which something is missing."""
+    from experiments import domains, others  # which are made of what is above
+
+    about = {"study": study, "seed": seed}
+    if study == "instant":
+        steps = [step / STEPS for step in range(STEPS)]
+        who = [name for name in INSTANT if not all(book.has(**about, rival=name, gone=gone) for gone in steps)]
+        return instant(bench, seed, most, who)
+    if study == "fine":
+        shapes = [list(shape) for shape in finer(bench.data, 64)]
+        who = [name for name in FINE if not all(book.has(**about, rival=name, shape=shape) for shape in shapes)]
+        return fine(bench, seed, 64, who) if who else iter(())
+    if study == "others":
+        missing = not all(book.has(**about, rival=name) for name in others.WHO[1:3])
+        return others.others(bench.data, seed, bench.device) if missing else iter(())
+    missing = not all(book.has(**about, rival=name) for name in domains.NAMES)
+    several = len(set(bench.data.train.sources)) > 1
+    return domains.domains(bench.data, seed, bench.device) if missing and several else iter(())
 
 
 def _light(samples: Samples) -> Samples:
@@ -303,9 +326,8 @@ def _light(samples: Samples) -> Samples:
 
 def run_cache(folder: Path, out: Path) -> None:
     """Everything about every data set in a cache that is not written down yet."""
-    out.mkdir(parents=True, exist_ok=True)
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    for name in cache.names(folder):
+    for name in cache.usable(folder):
         run(cache.load(folder, name), Book(out / f"{name}.jsonl"), device, (1, *paper.LEVELS), True, STUDIES)
 
 
@@ -320,8 +342,7 @@ def main() -> None:
     parser.add_argument("--studies", nargs="*", default=STUDIES, help=f"of {', '.join(STUDIES)}")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     options = parser.parse_args()
-    options.out.mkdir(parents=True, exist_ok=True)
-    for name in options.only or cache.names(options.cache):
+    for name in cache.usable(options.cache, options.only):
         start = time.perf_counter()
         data, book = cache.load(options.cache, name), Book(options.out / f"{name}.jsonl")
         run(data, book, options.device, tuple(options.levels), not options.no_linear, options.studies, options.seeds)
@@ -329,4 +350,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    answered(main)

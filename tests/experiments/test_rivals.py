@@ -8,6 +8,7 @@ from experiments.rivals import RIVALS, fit
 from experiments.slices import Sliced
 from shardgraph.graph import Bilevel
 from shardgraph.learn.recipe import Recipe
+from tests.experiments import made_up
 
 RECIPE = Recipe(epochs=2, expansion=2)
 LINEAR = Recipe(adapter="linear", epochs=2, expansion=2)
@@ -43,6 +44,14 @@ def test_a_forget_reads_as_many_samples_as_predicted(name, data):
     for sample in data.train.ids[:6]:
         _, read = fitted.forget([sample])
         assert read == fitted.cost(sample)
+
+
+def test_the_only_sample_of_its_class_in_a_group_costs_what_the_graph_says():
+    few = made_up.samples(4, classes=2)
+    fitted = RIVALS["SISA"].fit(few, (2, 1), RECIPE, 5)
+    assert [len(set(shard.labels)) for shard in fitted.shards.values()] == [2, 2]
+    for sample in few.ids:
+        assert fitted.forget([sample])[1] == fitted.cost(sample)
 
 
 def test_prototypes_alone_read_nothing_again(data):

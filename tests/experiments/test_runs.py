@@ -5,11 +5,15 @@ import json
 import numpy as np
 import pytest
 
-from experiments import ablation, page, runs
+from experiments import ablation, others, page, runs
+from experiments.book import Book
 from experiments.cache import Data, demo
+from experiments.finished import APART
 from experiments.records import Records
 from experiments.rivals import RIVALS
+from shardgraph.learn.prototypes import total
 from shardgraph.learn.recipe import Recipe
+from tests.experiments import made_up
 
 RECIPE = Recipe(epochs=2, expansion=2)
 
@@ -38,24 +42,71 @@ def test_what_needs_no_graph_equals_the_whole_model_too(name, bench):
     assert found[name] == pytest.approx(100 * right)
 
 
-def test_a_record_is_found_again_after_reopening(tmp_path):
-    path = tmp_path / "book.jsonl"
-    runs.Book(path).add([{"rival": "SAFE", "n": 4, "seed": 0}])
-    assert runs.Book(path).has(rival="SAFE", n=4) and not runs.Book(path).has(rival="SAFE", n=8)
-
-
 def test_instant_forgetting_starts_from_the_whole_model(bench):
     records = [r for r in runs.instant(bench, 0, 4, runs.INSTANT, steps=2) if r["gone"] == 0]
     whole = {r["rival"]: r["accuracy"] for r in runs.graphs(bench, 0, runs.asked((4,)))}
     assert {r["rival"]: r["accuracy"] for r in records}.items() <= whole.items()
 
 
+def test_what_left_is_subtracted_once(bench):
+    shards = bench.train((8, 2), 0).shards
+    *_, (left, sums) = runs.leaving(bench, shards, 0, steps=5)
+    assert 0 < len(left) < len(shards) / 3
+    expected = total(left.values(), second_order=True, expansion=RECIPE.expansion)
+    assert sums["second"].to_bytes() == expected.to_bytes()
+    assert sums["first"].to_bytes() == total(left.values()).to_bytes()
+
+
+def test_prototypes_answer_alone_where_no_adapter_is_left():
+    small = runs.Bench(made_up.data(10), "cpu", RECIPE)
+    found = list(runs.instant(small, 0, 64, runs.INSTANT, steps=4))
+    assert {r["rival"] for r in found} == set(runs.INSTANT) and len(found) == 16
+    alone = {r["rival"]: r["accuracy"] for r in runs.alone(small)}
+    whole = {r["rival"]: r["accuracy"] for r in runs.graphs(small, 0, runs.asked((8,)))}
+    assert whole["Ours"] == alone["Second order"] and whole["SAFE"] == alone["Prototypes"]
+    assert len(list(others.others(small.data, 0, "cpu", RECIPE))) == 2
+
+
+def test_a_run_that_was_stopped_keeps_what_it_had_and_goes_on(tmp_path, monkeypatch):
+    data, path, real, calls = made_up.data(16), tmp_path / "made_up--toy.jsonl", runs.mean_logits, []
+
+    def stopped(*given):
+        calls.append(given)
+        if len(calls) in (2, 5):  # in the second graph, and when all graphs and one study's first cut are done
+            raise KeyboardInterrupt
+        return real(*given)
+
+    monkeypatch.setattr(runs, "mean_logits", stopped)
+    arguments = ("cpu", (1, 2), False, ("fine",), (0,))
+    counts = []
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            runs.run(data, Book(path), *arguments)
+        counts.append(len(Book(path).records))
+    assert counts == [4, 12]
+    runs.run(data, Book(path), *arguments)
+    found = Book(path).records
+    fresh = Book(tmp_path / "fresh.jsonl")
+    runs.run(data, fresh, *arguments)
+    assert sorted(map(_told, found)) == sorted(map(_told, fresh.records))
+
+
+def _told(record):
+    return json.dumps({key: value for key, value in record.items() if key != "train_seconds"}, sort_keys=True)
+
+
 def test_committed_records_make_every_table_and_figure(tmp_path):
-    for shown in page.show(page.EXPERIMENTS, Records.load()):
+    records = Records.load()
+    there = [name for name in page.EXPERIMENTS if name not in APART or _has(records, name)]
+    for shown in (page.show(name, records) for name in there):
         written = shown.write(tmp_path)
         assert {path.suffix for path in written} == {".json", ".csv", ".png", ".svg"}
         assert all(len(row) == len(table.columns) for table in shown.tables for row in table.rows)
         assert json.loads(written[0].read_text())["tables"]
+
+
+def _has(records, study):
+    return any(any(records.of(name, study=study)) for name in records.sets)
 
 
 def test_one_change_at_a_time_starts_from_the_default(bench, monkeypatch):
@@ -64,6 +115,10 @@ def test_one_change_at_a_time_starts_from_the_default(bench, monkeypatch):
     monkeypatch.setattr(ablation, "PRIORS", {"prior 0": 0.0})
     monkeypatch.setattr(ablation, "LEVELS", (1, 4))
     found = {record["change"]: record for record in ablation.ablation(bench.data, "cpu", base=RECIPE)}
+    done = set(found) - {"lr 0.03", "mixing 1"}
+    again = {record["change"]: record for record in ablation.ablation(bench.data, "cpu", base=RECIPE, done=done)}
+    assert again.items() <= found.items() and {"lr 0.03", "mixing 1"} <= again.keys()
+    assert not {"heads of 4", ablation.FIRST} & again.keys()
     assert list(found) == ["default", "lr 0.03", "heads of 4", "expansion 4", "mixing 1", "prior 0", ablation.FIRST]
     kept = found["default"]
     assert all(found[change]["alone"] == kept["alone"] for change in ("expansion 4", "mixing 1"))

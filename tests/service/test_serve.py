@@ -11,7 +11,6 @@ import pytest
 from shardgraph.forget.history import measurements
 from shardgraph.forget.workspace import Workspace
 from shardgraph.graph import BySource
-from shardgraph.service.serve import LAST_CALLS
 from shardgraph.service.worker import Gauge
 from tests.cli.conftest import run
 from tests.service.conftest import BY_SOURCE, ROWS
@@ -56,15 +55,14 @@ def test_killed_after_it_accepted_it_goes_on_after_the_next_start(root):
         service.end()
 
 
-def test_an_open_stream_does_not_hold_the_end_up(root):
+def test_an_open_stream_ends_with_the_service(root):
     with Process(root, "--grace", "3600") as service, ThreadPoolExecutor(1) as pool:
         service.until_ready()
         assert service.client.post("/requests", json={"samples": [ROWS[0].id]}).status_code == 202
         stream = pool.submit(httpx.get, f"http://127.0.0.1:{service.port}/requests/1/events", timeout=60)
         time.sleep(1)
-        start = time.monotonic()
         assert service.end() == 0
-        assert time.monotonic() - start < LAST_CALLS and "event: instant" in stream.result().text
+        assert "event: instant" in stream.result().text  # and a stream that is cut raises
         assert not [line for line in service.log if line["event"] in ("unexpected", "uvicorn.error", "text")]
 
 
