@@ -141,7 +141,7 @@ def _workspace(path: Path, progress: Bars) -> "shardgraph.Workspace":
 def _learn(ws: "shardgraph.Workspace", table: Path) -> dict[str, Any]:
     from shardgraph.cli.reading import add_path
 
-    add_path(ws, table, (), allow_return=False, skip_bad=False)
+    add_path(ws, table, (), allow_return=False, skip_bad=False, only_new=False)
     start = time.monotonic()
     manifest = ws.train(shardgraph.BySource(safe=(SAFE,)))
     facts = {"model_digest": manifest.model_digest, "groups": len(manifest.groups)}

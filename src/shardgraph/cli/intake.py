@@ -84,6 +84,14 @@ def add(
     skip_bad: Annotated[
         bool, typer.Option("--skip-bad", help="Leave out what cannot be read, instead of failing in the end.")
     ] = False,
+    only_new: Annotated[
+        bool,
+        typer.Option(
+            "--only-new",
+            help="Pass over samples that are here already with the same label, source, subject and split; "
+            "their content is not compared.",
+        ),
+    ] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Leave the samples in the inbox for a later train.")] = False,
     allow_return: Annotated[
         bool, typer.Option("--allow-return", help="Let samples come back that were forgotten; the ledger records it.")
@@ -94,20 +102,24 @@ def add(
     """Add samples; after the first train, only the groups they fall in are trained again."""
     from shardgraph.cli.reading import add_path
 
-    added, bad = 0, dict[str, str]()
+    added, here, bad = 0, 0, dict[str, str]()
     with opened(workspace, on) as ws:
         for i, path in enumerate(paths):
             try:
-                count, unread = add_path(ws, path, column or (), allow_return=allow_return, skip_bad=skip_bad)
+                found = add_path(
+                    ws, path, column or (), allow_return=allow_return, skip_bad=skip_bad, only_new=only_new
+                )
             except ShardgraphError as error:
                 if not i:
                     raise
                 raise _after(error, added, paths[:i], paths[i:]) from error
-            added, bad = added + count, bad | unread
+            added, here, bad = added + found.count, here + found.here, bad | found.bad
         if ws.config.trained and not wait:
             ws.train()
         status = ws.status()
-    facts = {"added": added, "skipped": bad} | {key: status[key] for key in ("waiting", "samples", "model_digest")}
+    facts = {"added": added, "here_already": here, "skipped": bad} | {
+        key: status[key] for key in ("waiting", "samples", "model_digest")
+    }
     print_json(facts) if as_json else _report(facts)
 
 
@@ -122,6 +134,8 @@ def _report(facts: dict[str, Any]) -> None:
     for name, why in list(facts["skipped"].items())[:SHOWN]:
         say(f"skipped {name}: {why}")
     rows = [("samples added", facts["added"])]
+    if facts["here_already"]:
+        rows.append(("here already", facts["here_already"]))
     if facts["skipped"]:
         rows.append(("skipped", len(facts["skipped"])))
     rows.append(("now here", "{train} train, {test} test".format(**facts["samples"])))

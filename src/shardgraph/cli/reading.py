@@ -4,7 +4,7 @@ This loads torch; commands import it when they run.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 from shardgraph.data.embedding import embed
@@ -30,18 +30,37 @@ def columns_of(pairs: Sequence[str]) -> Columns | None:
     return Columns(**named) if named else None
 
 
+@dataclass(frozen=True)
+class Added:
+    """How many samples came in, how many were here already, and why others could not be read."""
+
+    count: int
+    here: int
+    bad: dict[str, str]
+
+
 def add_path(
-    workspace: Workspace, path: Path, pairs: Sequence[str], *, allow_return: bool, skip_bad: bool
-) -> tuple[int, dict[str, str]]:
-    """Add what lies at `path`; how many samples came in, and why others could not be read."""
+    workspace: Workspace, path: Path, pairs: Sequence[str], *, allow_return: bool, skip_bad: bool, only_new: bool
+) -> Added:
+    """Add what lies at `path`."""
     bad: dict[str, str] = {}
     if _are_arrays(path, pairs):
-        return workspace.add(_arrays(workspace, path, labelled=True), allow_return=allow_return), bad
+        samples = _arrays(workspace, path, labelled=True)
+        count = workspace.add(samples, allow_return=allow_return, only_new=only_new)
+        return Added(count, len(samples) - count, bad)
     reader = read(path, columns_of(pairs))
     name = "\n".join([str(path.resolve()), *sorted(pairs)])
-    options: dict[str, bool] = {"allow_return": allow_return, "skip_bad": skip_bad}
+    here: list[int] = []
     try:
-        return workspace.add_records(reader, name, **options, on_bad=bad.__setitem__), bad
+        count = workspace.add_records(
+            reader,
+            name,
+            allow_return=allow_return,
+            skip_bad=skip_bad,
+            on_bad=bad.__setitem__,
+            only_new=here.append if only_new else None,
+        )
+        return Added(count, sum(here), bad)
     except InputError as error:
         if not bad:
             raise

@@ -23,12 +23,13 @@ from shardgraph.data.samples import Samples
 from shardgraph.errors import BackboneError, InputError
 from shardgraph.forget.bench import Bench
 from shardgraph.forget.config import Config
-from shardgraph.forget.intake import admit_rows
+from shardgraph.forget.intake import admit_rows, here_already
 from shardgraph.learn.executors import best_device
 from shardgraph.learn.fingerprint import Numerics, fingerprint
 
 PRECOMPUTED = {"name": "precomputed"}
 OnBad = Callable[[str, str], None]
+OnHere = Callable[[int], None]
 
 
 def backbone_identity(spec: str, *, dtype: str, **options: Any) -> dict[str, Any]:
@@ -66,14 +67,19 @@ def arriving(
     allow_return: bool,
     skip_bad: bool,
     on_bad: OnBad | None,
+    only_new: OnHere | None = None,
     cluster: Cluster | None = None,
 ) -> Iterator[Samples]:
-    """The samples still to be added, embedded; the caller adds each part before it takes the next."""
+    """The samples still to be added, embedded; the caller adds each part before it takes the next.
+
+    `only_new` passes over what is here already, and is told how many these are.
+    """
     parts = _embedder(bench.config, reader.modality, cluster)
     mark = bench.secrets.mark("arriving", name)
-    here = _done(bench, mark, reader, allow_return)
+    resuming = _interrupted(bench, mark)
+    here = _here(bench, reader, allow_return, resuming, only_new)
     total, done = len(reader), len(here)
-    if not here:
+    if not resuming:
         bench.log("arriving", {"input": mark})
 
     def on_progress(more: int) -> None:
@@ -100,13 +106,23 @@ def _embedder(
                    facts=embedding_facts)  # fmt: skip
 
 
-def _done(bench: Bench, mark: str, reader: Reader, allow_return: bool) -> set[str]:
-    """The ids that an interrupted call has added; otherwise none, if all of the reader's may come in."""
+def _interrupted(bench: Bench, mark: str) -> bool:
+    """Whether a call that adds this input was begun and did not end."""
     last = bench.store.catalogue.one(
         "SELECT event FROM ledger WHERE json_extract(detail, '$.input') = ? ORDER BY number DESC LIMIT 1", mark
     )
+    return last == ("arriving",)
+
+
+def _here(bench: Bench, reader: Reader, allow_return: bool, resuming: bool, only_new: OnHere | None) -> set[str]:
+    """The ids that need not be added: an interrupted call did, or only new ones are asked for; all others may come."""
     records = [replace(record, payload=b"") for record in reader]
-    here = bench.store.catalogue.known(record.id for record in records) if last == ("arriving",) else set()
-    rows = [(r.id, r.source, r.label, r.split) for r in records if r.id not in here]
-    admit_rows(rows, bench.store, bench.config, bench.secrets, allow_return=allow_return)
+    here = bench.store.catalogue.known(record.id for record in records) if resuming else set()
+    if only_new is not None:
+        rows = ((r.id, r.label, r.source, r.subject, r.split) for r in records if r.id not in here)
+        passed = here_already(rows, bench.store)
+        here |= passed
+        only_new(len(passed))
+    arriving = [(r.id, r.source, r.label, r.split) for r in records if r.id not in here]
+    admit_rows(arriving, bench.store, bench.config, bench.secrets, allow_return=allow_return)
     return here

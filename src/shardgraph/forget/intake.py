@@ -1,7 +1,7 @@
 """Intake: which samples may come in, what the first training fixes, and where each sample belongs."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from shardgraph.data.files import check_room
@@ -18,6 +18,9 @@ from shardgraph.learn.recipe import Recipe
 Arriving = tuple[str, str, str, str]
 """(sample id, source, label, split)."""
 
+Known = tuple[str, str, str, str, str]
+"""(sample id, label, source, subject, split), as the catalogue has them."""
+
 
 def admit(
     samples: Samples, store: Store, config: Config, secrets: Secrets, *, allow_return: bool
@@ -32,13 +35,34 @@ def admit(
     return samples, admit_rows(rows, store, config, secrets, allow_return=allow_return)
 
 
+def here_already(samples: Iterable[Known], store: Store) -> set[str]:
+    """The ids of those that are here with the same label, source, subject and split; an error if one has others.
+
+    Their content is not compared: the catalogue does not know it, and raw data would have to be embedded again.
+    """
+    given = {sample: rest for sample, *rest in samples}
+    found = store.catalogue.rows("id", sorted(given))
+    if other := [row.id for row in found if [row.label, row.source, row.subject, row.split] != given[row.id]]:
+        told = "here with another label, source, subject or split"
+        raise DuplicateSample(f"{told}: {some(other)}; forget them first to replace them", other)
+    return {row.id for row in found}
+
+
+def new_samples(samples: Samples, store: Store) -> Samples:
+    """Those of the samples that are not here already."""
+    columns = (samples.ids, samples.labels, samples.sources, samples.subjects, samples.splits)
+    here = here_already(zip(*columns, strict=True), store)
+    return samples.take([i for i, sample in enumerate(samples.ids) if sample not in here]) if here else samples
+
+
 def admit_rows(rows: Sequence[Arriving], store: Store, config: Config, secrets: Secrets, *, allow_return: bool) -> int:
     """How many of these samples come back after a forget; an error unless all of them may come in."""
     ids = [sample for sample, _, _, _ in rows]
     if twice := sorted(sample for sample, times in Counter(ids).items() if times > 1):
         raise DuplicateSample(f"ids must be unique, got {some(twice)} more than once", twice)
     if here := sorted(store.catalogue.known(ids)):
-        raise DuplicateSample(f"already here: {some(here)}; forget them first to replace them", here)
+        advice = "forget them first to replace them, or pass over them with --only-new"
+        raise DuplicateSample(f"already here: {some(here)}; {advice}", here)
     gone = [sample for sample in ids if _forgotten(store, secrets.mark("samples", sample))]
     if gone and not allow_return:
         raise ForgottenSample(f"forgotten before: {some(gone)}; --allow-return lets them come back", gone)

@@ -21,12 +21,12 @@ from shardgraph.errors import (
     check_list,
 )
 from shardgraph.forget import execute
-from shardgraph.forget.arrivals import OnBad, arriving
+from shardgraph.forget.arrivals import OnBad, OnHere, arriving
 from shardgraph.forget.attended import Attended
 from shardgraph.forget.certificate import Certificate, certificate_path
 from shardgraph.forget.config import Config
 from shardgraph.forget.consumers import Consumers
-from shardgraph.forget.intake import admit, aim, arriving_shards, fix
+from shardgraph.forget.intake import admit, aim, arriving_shards, fix, new_samples
 from shardgraph.forget.manifest import Manifest
 from shardgraph.forget.plan import ForgetPlan, plan
 from shardgraph.forget.portrait import Portrait, portrait
@@ -85,9 +85,13 @@ class Workspace(Attended, Consumers):
 
     # Learning
 
-    def add(self, samples: Samples, *, allow_return: bool = False) -> int:
-        """Put samples in the inbox, where they wait for `train`; all of them or, on an error, none."""
+    def add(self, samples: Samples, *, allow_return: bool = False, only_new: bool = False) -> int:
+        """Put samples in the inbox, where they wait for `train`; all of them or, on an error, none.
+
+        `only_new` passes over those that are here already with the same label, source, subject and split.
+        """
         with self._writing():
+            samples = new_samples(samples, self.store) if only_new else samples
             samples, returning = admit(samples, self.store, self.config, self.secrets, allow_return=allow_return)
             if not len(samples):
                 return 0
@@ -107,11 +111,13 @@ class Workspace(Attended, Consumers):
         allow_return: bool = False,
         skip_bad: bool = False,
         on_bad: OnBad | None = None,
+        only_new: OnHere | None = None,
     ) -> int:
         """Embed a reader's records and put them in the inbox; killed, the same call goes on where it was.
 
         `name` says which input this is. All ids are checked before anything is embedded; what cannot be read
-        is told to `on_bad` and is an error at the end, unless `skip_bad`.
+        is told to `on_bad` and is an error at the end, unless `skip_bad`. With `only_new`, what is here already with
+        the same label, source, subject and split is passed over, unread, and its number told.
         """
         with self._writing():
             bench = self._bench()
@@ -122,6 +128,7 @@ class Workspace(Attended, Consumers):
                 allow_return=allow_return,
                 skip_bad=skip_bad,
                 on_bad=on_bad,
+                only_new=only_new,
                 cluster=self._run.cluster,
             )
             return sum(self.add(part, allow_return=allow_return) for part in parts)
