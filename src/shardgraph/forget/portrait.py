@@ -10,6 +10,8 @@ from shardgraph.data.store import Store
 from shardgraph.forget.build import graph_over
 from shardgraph.forget.config import Config
 from shardgraph.forget.manifest import Manifest
+from shardgraph.forget.plan import affected_groups
+from shardgraph.forget.serving import withheld_rows
 from shardgraph.forget.sources import terms_by_source
 from shardgraph.graph import ShardGraph, expected_cost, revisited_samples
 
@@ -48,7 +50,7 @@ def portrait(store: Store, config: Config, manifest: Manifest) -> Portrait:
     held = _sources_of_shards(store)
     graph = graph_over((f"shard:{name}" for name in held), config)
     sizes = {name: sources.total() for name, sources in held.items()}
-    states = dict.fromkeys(manifest.groups, SERVING) | dict.fromkeys(manifest.missing, MISSING)
+    states = group_states(store, config, manifest)
     shards = tuple(
         ShardPortrait(name, group.name, sizes[name], _only(held[name]), states.get(group.name, IDLE))
         for group in graph.groups()
@@ -61,6 +63,15 @@ def portrait(store: Store, config: Config, manifest: Manifest) -> Portrait:
     expected = expected_cost(graph, sizes, asked if by_rates else None) if held else 0.0
     worst = max((revisited_samples(graph, sizes, name) for name in held), default=0)
     return Portrait(graph, shards, expected, worst, by_rates)
+
+
+def group_states(store: Store, config: Config, manifest: Manifest) -> dict[str, str]:
+    """Which groups are served; those that could have used what waits to be forgotten are not."""
+    waiting = withheld_rows(store)
+    out = {group.name for group in affected_groups(store, config, waiting)} if waiting else set()
+    return {name: MISSING if name in out else SERVING for name in manifest.groups} | dict.fromkeys(
+        manifest.missing, MISSING
+    )
 
 
 def _sources_of_shards(store: Store) -> dict[str, Counter[str]]:

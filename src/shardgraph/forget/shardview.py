@@ -8,7 +8,7 @@ from shardgraph.errors import InputError
 from shardgraph.forget.build import graph_over
 from shardgraph.forget.config import Config
 from shardgraph.forget.manifest import Manifest
-from shardgraph.forget.portrait import IDLE, MISSING, SERVING
+from shardgraph.forget.portrait import IDLE, group_states
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def shard_view(store: Store, config: Config, manifest: Manifest, name: str) -> S
     return ShardView(
         name=name,
         group=group,
-        state=SERVING if group in manifest.groups else MISSING if group in manifest.missing else IDLE,
+        state=group_states(store, config, manifest).get(group, IDLE),
         labels=dict(Counter(held[shard_unit(name)]).most_common()),
         sources=dict(Counter(dict(sources)).most_common()),
         learns_from=tuple(sorted(graph.neighbourhood(name) - {name})),
