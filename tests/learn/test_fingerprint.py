@@ -23,6 +23,8 @@ def test_a_difference_is_named_with_both_values():
         == f"moon is 'unknown' here, was 'full'; torch is '{torch.__version__}' here, was '1.0'"
     )
     assert fingerprint_digest(tuple(ours.items())) != fingerprint_digest(tuple(theirs.items()))
+    assert difference(ours, ours | {"arithmetic": "0"}) == f"arithmetic is '{arithmetic()}' here, was '0'"
+    assert "arithmetic" not in difference(ours, theirs | {"arithmetic": "0"})
 
 
 def elsewhere(**settings):

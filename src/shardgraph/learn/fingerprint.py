@@ -32,6 +32,7 @@ def fingerprint_digest(value: Numerics) -> str:
 def difference(ours: Numerics, theirs: Numerics, here: str = "here") -> str:
     """What differs between two fingerprints, in words; `here` says where ours are."""
     names = sorted(n for n in ours.keys() | theirs.keys() if ours.get(n) != theirs.get(n))
+    names = [n for n in names if n != "arithmetic"] or names  # which the others explain
     return "; ".join(f"{n} is {ours.get(n, 'unknown')!r} {here}, was {theirs.get(n, 'unknown')!r}" for n in names)
 
 
