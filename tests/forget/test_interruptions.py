@@ -7,6 +7,7 @@ from itertools import count
 import pytest
 
 from shardgraph.errors import DamagedFile
+from shardgraph.forget.queue import Submission
 from shardgraph.forget.request import ForgetRequest
 from shardgraph.forget.workspace import Workspace
 from shardgraph.graph import Bilevel, BilevelAcross, BySource
@@ -260,3 +261,26 @@ def test_a_training_that_fails_again_ends_its_request_as_an_instant_one_and_bloc
         again.forget(ForgetRequest(samples=(mine["web"][0],)), instant=True)
         assert again.forget(ForgetRequest(sources=("ann",))).event == "forget", "what was damaged can leave, too"
         assert again.verify(full=True).ok
+
+
+def test_a_request_of_the_queue_that_ends_so_says_why_and_names_nobody(create):
+    def stop(what, done, of):
+        if what == "training":
+            raise KeyboardInterrupt
+
+    with create(classes=LABELS) as workspace:
+        workspace.add(embed(ROWS))
+        workspace.train(BySource(safe=("ann",)), QUICK)
+    mine = next(row.id for row in ROWS if row.source == "bob")
+    with Workspace(workspace.root, workers=1, progress=stop) as again:
+        number = again.submit(Submission(ForgetRequest(samples=(mine,)))).number
+        again.withhold()
+        with pytest.raises(KeyboardInterrupt):
+            again.carry_out()
+    path = workspace.store.path("shard:ann")
+    path.write_bytes(path.read_bytes()[:-1] + b"?")
+    with Workspace(workspace.root, workers=1) as again:
+        again.resume()
+        entry = again.request(number)
+        assert entry.state == "failed" and "could not be rebuilt: a file that it needs is torn" in entry.failure
+        assert "ann" not in entry.failure and "shardgraph repair" in entry.failure

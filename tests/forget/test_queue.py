@@ -134,6 +134,7 @@ def test_a_damaged_file_fails_its_own_request_and_no_other(trained):
     path.write_bytes(raw[:-1] + bytes([raw[-1] ^ 1]))
     assert trained.carry_out() == []
     assert trained.request(bad).state == queue.FAILED and "torn" in trained.request(bad).failure
+    assert "ann" not in trained.request(bad).failure, "it stays when the name is gone"
     assert trained.carry_out() == [good]
     assert trained.request(good).state == queue.DONE
     path.write_bytes(raw)

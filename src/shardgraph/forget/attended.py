@@ -170,7 +170,7 @@ class Attended(Site):
             raise  # nobody's fault: later
         except ShardgraphError as error:
             with self.catalogue.transaction() as db:
-                queue.fail(db, [number], str(error))
+                queue.fail(db, [number], queue.reason(error))
         return False
 
     def _finish_already(self, number: int, certificates: Sequence[int]) -> None:

@@ -12,7 +12,7 @@ Every step looks at what is there and can be repeated, so recovery is just runni
 import json
 import sqlite3
 from collections.abc import Collection, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from pathlib import Path
 
 from shardgraph.data.files import beside, destroy
@@ -105,6 +105,7 @@ def finish(bench: Bench, number: int, gone: Collection[str] | None = None, *, re
     before = json.loads(opening)
     leaving = bench.store.catalogue.all("SELECT id, unit, split FROM leaving WHERE request = ?", number)
     old: list[Path] = []
+    lacking = "the numerics are others, `shardgraph train --rebuild` builds all anew"
     classes = withdraw(bench, leaving, old) if bench.config.trained else None
     _enter(bench, number, "erasing")
     erase(bench, sorted({unit for _, unit, _ in leaving}), before["groups"])
@@ -115,14 +116,24 @@ def finish(bench: Bench, number: int, gone: Collection[str] | None = None, *, re
             later(destroy, path)
         if bench.config.trained and not instant and bench.same_numerics:
             _enter(bench, number, "retraining")
-            with suppress(Exception) if recovering else nullcontext():
-                bench.build(classes)
+            lacking = _rebuild(bench, classes, recovering)
         manifest = Manifest.load(bench.store.root)
     _check(bench, number, {unit for _, unit, _ in leaving})
-    certificate = _close(bench, number, before, manifest, [sample for sample, _, _ in leaving])
+    certificate = _close(bench, number, before, manifest, [sample for sample, _, _ in leaving], lacking)
     bench.store.catalogue.scrub(gone)
     queue.settle(bench.store.catalogue)
     return certificate
+
+
+def _rebuild(bench: Bench, classes: tuple[str, ...] | None, recovering: bool) -> str:
+    """Build what is missing; while recovering, why that could not be."""
+    try:
+        bench.build(classes)
+    except Exception as error:
+        if not recovering:
+            raise
+        return f"{queue.reason(error)}; then `shardgraph repair`"
+    return ""
 
 
 def repair(bench: Bench) -> Certificate | None:
@@ -181,7 +192,7 @@ def _opening(bench: Bench, plan: ForgetPlan) -> dict:
     }
 
 
-def _close(bench: Bench, number: int, before: dict, manifest: Manifest, ids: list[str]) -> Certificate:
+def _close(bench: Bench, number: int, before: dict, manifest: Manifest, ids: list[str], lacking: str) -> Certificate:
     """Certificate first, then, in one transaction, the end of the request and of its journal."""
     whole = not manifest.missing
     certificate_number = last_certificate(bench) + 1
@@ -201,7 +212,7 @@ def _close(bench: Bench, number: int, before: dict, manifest: Manifest, ids: lis
             "UPDATE requests SET state = ?, finished = ?, opening = '{}' WHERE number = ?",
             (state, bench.now().isoformat(), number),
         )
-        queue.close(db, number, certificate_number, whole=whole)
+        queue.close(db, number, certificate_number, lacking="" if whole else lacking or "`shardgraph repair` does it")
         model = bench.secrets.mark(manifest.model_digest)
         bench.note(db, state, {"request": number, "certificate": certificate_number, "model": model})
         bench.store.catalogue.soil(db)
@@ -256,7 +267,8 @@ def _check(bench: Bench, number: int, units: set[str]) -> None:
         if problem:
             db.execute("UPDATE requests SET state = 'unverified' WHERE number = ?", (number,))
             entries = db.execute("SELECT number FROM queue WHERE request = ?", (number,)).fetchall()
-            queue.fail(db, [entry for (entry,) in entries], f"erased, but not verified: {problem}")
+            told = "erased, but not verified: `shardgraph verify` says what is wrong"  # and names what is
+            queue.fail(db, [entry for (entry,) in entries], told)
         else:
             queue.follow(db, number, queue.VERIFIED)
     if problem:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from shardgraph.data.catalogue import Catalogue
-from shardgraph.errors import InputError, WorkspaceError
+from shardgraph.errors import DamagedFile, InputError, WorkspaceError
 from shardgraph.forget.request import ForgetRequest
 
 RECEIVED, INSTANT, ERASING, RETRAINING = "received", "instant", "erasing", "retraining"
@@ -115,12 +115,15 @@ def follow(db: sqlite3.Connection, request: int, state: str) -> None:
     move(db, numbers, state)
 
 
-def close(db: sqlite3.Connection, request: int, certificate: int, *, whole: bool) -> None:
-    """Note the certificate, and drop what the entries named; `settle` says that they are done."""
+def close(db: sqlite3.Connection, request: int, certificate: int, *, lacking: str = "") -> None:
+    """Note the certificate, and drop what the entries named; `settle` says that they are done.
+
+    Where groups are lacking, the entries fail, and are told why.
+    """
     db.execute("UPDATE queue SET certificate = ?, wish = '{}' WHERE request = ?", (certificate, request))
-    if not whole:
+    if lacking:
         numbers = [number for (number,) in db.execute("SELECT number FROM queue WHERE request = ?", (request,))]
-        fail(db, numbers, "erased, but groups could not be rebuilt under these numerics: `shardgraph train --rebuild`")
+        fail(db, numbers, f"erased, but groups could not be rebuilt: {lacking}")
 
 
 def settle(catalogue: Catalogue) -> list[int]:
@@ -136,8 +139,15 @@ def settle(catalogue: Catalogue) -> list[int]:
     return numbers
 
 
+def reason(error: Exception) -> str:
+    """Why an entry failed, in words that name nobody: they stay when the names are gone."""
+    if isinstance(error, DamagedFile):
+        return "a file that it needs is torn or was changed: `shardgraph verify` names it, restore it from a backup"
+    return f"{type(error).__name__}: `shardgraph verify` says what is wrong"
+
+
 def fail(db: sqlite3.Connection, numbers: Iterable[int], reason: str) -> None:
-    """Let entries fail; what they named stays withheld."""
+    """Let entries fail; what they named stays withheld. The reason names nobody."""
     numbers = list(numbers)
     move(db, numbers, FAILED)
     db.executemany("UPDATE queue SET failure = ? WHERE number = ?", [(reason, number) for number in numbers])
