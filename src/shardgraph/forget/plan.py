@@ -107,10 +107,8 @@ def selected(
     found: dict[str, Row] = {}
     absent: list[tuple[str, str]] = []
     for kind, named in groupby(request.selectors(), key=itemgetter(0)):
-        column, values = (
-            KINDS.get(kind, "unit"),
-            {name if kind in KINDS else shard_unit(name): name for _, name in named},
-        )
+        column = KINDS.get(kind, "unit")
+        values = {name if kind in KINDS else shard_unit(name): name for _, name in named}
         rows = store.catalogue.rows(column, list(values))
         found |= {row.id: row for row in rows}
         here = {getattr(row, column) for row in rows}

@@ -154,13 +154,18 @@ def test_a_request_that_failed_is_tried_again_and_watched_without_a_reload(servi
     assert colours[0] != colours[1]
 
 
+def look_for(service, local, name, begins):
+    """A sample of that name comes, and is looked for by how it begins."""
+    with Workspace(service.root) as workspace:
+        workspace.add(embed([many(1)[0]._replace(id=name)]))
+    local.goto("/pages/forget")
+    local.get_by_label("whose name begins with").fill(begins)
+    local.get_by_role("button", name="Find").click()
+
+
 def test_a_name_that_turns_the_text_around_reads_in_its_order_when_it_is_confirmed(service, local):
     odd = f"a{RLO}gnp.exe"
-    with Workspace(service.root) as workspace:
-        workspace.add(embed([many(1)[0]._replace(id=odd)]))
-    local.goto("/pages/forget")
-    local.get_by_label("whose name begins with").fill("a")
-    local.get_by_role("button", name="Find").click()
+    look_for(service, local, odd, "a")
     local.get_by_role("button", name="Preview forgetting a⟨U+202E⟩gnp.exe").click()
     expect(local.get_by_role("heading", level=1)).to_have_text("Forget sample a⟨U+202E⟩gnp.exe?")
     assert local.locator("h1 bdi").count() == 1
@@ -168,11 +173,7 @@ def test_a_name_that_turns_the_text_around_reads_in_its_order_when_it_is_confirm
 
 def test_a_name_with_a_line_break_is_forgotten_through_the_pages(service, local):
     odd = "two\nlines\r and \t tabs"
-    with Workspace(service.root) as workspace:
-        workspace.add(embed([many(1)[0]._replace(id=odd)]))
-    local.goto("/pages/forget")
-    local.get_by_label("whose name begins with").fill("two")
-    local.get_by_role("button", name="Find").click()
+    look_for(service, local, odd, "two")
     local.get_by_role("button", name="Preview forgetting two").click()
     local.get_by_label("I am sure").check()
     local.get_by_role("button", name="Forget ").click()
