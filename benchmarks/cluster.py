@@ -16,10 +16,10 @@ from pathlib import Path
 
 from cpu import make, shard, timed_run, write_tasks
 
-from shardgraph.data.cluster import Cluster
+from shardgraph.cluster.cluster import Cluster
 from shardgraph.learn.executors import ProcessExecutor
 from shardgraph.learn.executors.ray import RayExecutor
-from shardgraph.learn.fingerprint import fingerprint
+from shardgraph.learn.numerics import fingerprint
 from shardgraph.learn.recipe import Recipe
 
 CORES, ALLOWED = 2, 1.3

@@ -15,16 +15,15 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from shardgraph.data import shardfile
-from shardgraph.data.samples import Samples
+from experiments import masked
 from shardgraph.digest import digest
 from shardgraph.graph import Bilevel
-from shardgraph.learn import inca, masked
-from shardgraph.learn.attention import frozen_attention
+from shardgraph.learn import inca
 from shardgraph.learn.executors import GroupTask, ProcessExecutor, SerialExecutor
-from shardgraph.learn.group import batches, initial
-from shardgraph.learn.losses import loss_value
+from shardgraph.learn.group import batches, initial, loss_value
+from shardgraph.learn.inca import frozen_attention
 from shardgraph.learn.recipe import Recipe
+from shardgraph.storage.samples import Samples, pack_samples
 
 TOKENS, DIM, CLASSES, SEED = 32, 384, 77, 1
 
@@ -60,7 +59,7 @@ def write_tasks(shards: dict[str, Samples], folder: Path, recipe: Recipe) -> lis
     """Tasks as a workspace would make them."""
     tasks = []
     for i, (name, samples) in enumerate(shards.items()):
-        raw = shardfile.to_bytes(samples)
+        raw = pack_samples(samples)
         path = folder / f"{i}.shard"
         path.write_bytes(raw)
         (folder / f"{i}.model").touch()

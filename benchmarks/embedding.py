@@ -26,11 +26,11 @@ import numpy as np
 import torch
 from PIL import Image
 
-from shardgraph.data.backbones.base import Backbone
-from shardgraph.data.backbones.numerics import exact_numerics, one_thread
-from shardgraph.data.backbones.registry import load_backbone
-from shardgraph.data.embedding import embed
-from shardgraph.data.records import Payload, Record
+from shardgraph.embedding.backbones.base import Backbone
+from shardgraph.embedding.backbones.decoders import exact_numerics, one_thread
+from shardgraph.embedding.backbones.registry import load_backbone
+from shardgraph.embedding.pipeline import embed
+from shardgraph.embedding.records import Payload, Record
 
 WANTED = 0.8
 _SPEECH = "when will my new card arrive I sent a transfer but it is not there please help with the exchange rate"

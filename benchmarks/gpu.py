@@ -15,11 +15,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from shardgraph.data.samples import Samples
 from shardgraph.digest import digest
-from shardgraph.learn.cuda.train import KeysOnDevice, Launch, shape_of, train_groups
+from shardgraph.learn.cuda.training import KeysOnDevice, Launch, shape_of, train_groups
 from shardgraph.learn.group import GroupInputs, train_group
 from shardgraph.learn.recipe import Recipe
+from shardgraph.storage.samples import Samples
 
 
 def synthetic(samples: int, groups: int, classes: int, per_group: int, tokens: int, seed: int = 0) -> list[GroupInputs]:

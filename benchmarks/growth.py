@@ -18,9 +18,9 @@ from pathlib import Path
 import numpy as np
 from cpu import make, shard, write_tasks
 
-from shardgraph.data.samples import Samples
 from shardgraph.learn.executors import GroupTask, SerialExecutor
 from shardgraph.learn.recipe import Recipe
+from shardgraph.storage.samples import Samples
 
 RECIPE = Recipe(epochs=4)
 FINE = 8

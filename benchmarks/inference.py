@@ -15,10 +15,10 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from shardgraph.data.samples import Samples
-from shardgraph.learn.attention import frozen_attention
-from shardgraph.learn.inference import Voices
+from shardgraph.learn.ensemble import Voices
+from shardgraph.learn.inca import frozen_attention
 from shardgraph.learn.recipe import Recipe
+from shardgraph.storage.samples import Samples
 
 ADAPTERS = 1600
 
@@ -40,7 +40,7 @@ def medians(actions: list[Callable[[], object]], repeats: int, device: str) -> l
 
 def lite0() -> tuple[Callable[[int], object], int, int]:
     """EfficientNet-Lite0 one image at a time, as embedding does it; its tokens and dimensions."""
-    from shardgraph.data.backbones.registry import load_backbone
+    from shardgraph.embedding.backbones.registry import load_backbone
 
     backbone = load_backbone("efficientnet-lite0", device="cpu")
     pixels = torch.from_numpy(np.random.default_rng(0).integers(0, 255, (1, 224, 224, 3), dtype=np.uint8))

@@ -22,8 +22,8 @@ import httpx
 import numpy as np
 
 from shardgraph import Bilevel, ForgetRequest, Recipe, Samples, Workspace
-from shardgraph.data.catalogue import Catalogue
-from shardgraph.forget.queue import Submission
+from shardgraph.forget.queue.queue import Submission
+from shardgraph.storage.database import Catalogue
 
 SAMPLES, TOKENS, DIM, CLASSES, SOURCES = 20_000, 2, 16, 10, 200
 COARSE, FINE, REQUESTS, WAITING, LIMIT = 250, 4, 10_000, 200, 0.3

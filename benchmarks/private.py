@@ -20,12 +20,12 @@ from pathlib import Path
 
 import numpy as np
 
-from shardgraph.data.samples import Samples
 from shardgraph.learn.group import train_group
-from shardgraph.learn.private.recipe import PrivateRecipe
-from shardgraph.learn.private.secure import SecureNoise
-from shardgraph.learn.private.train import train_private_group
+from shardgraph.learn.private.private_recipe import PrivateRecipe
+from shardgraph.learn.private.training.private_group import train_private_group
+from shardgraph.learn.private.training.secure import SecureNoise
 from shardgraph.learn.recipe import Recipe
+from shardgraph.storage.samples import Samples
 
 WANTED, MOST = 1.0, 2.5
 GRAPH_CLASSES, GRAPH_OWN, GRAPH_DIM = 98, 1017, 1280  # Stanford Cars in eight shards, half of its classes

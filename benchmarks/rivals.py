@@ -21,14 +21,14 @@ import numpy as np
 from cpu import make
 from sklearn.linear_model import LogisticRegression
 
-from shardgraph.data.samples import TEST, TRAIN, Samples
-from shardgraph.forget.request import ForgetRequest
+from shardgraph.forget.erase.request import ForgetRequest
 from shardgraph.forget.workspace import Workspace
 from shardgraph.graph import Bilevel
 from shardgraph.learn.ensemble import Model
 from shardgraph.learn.group import train_group
 from shardgraph.learn.prototypes import total
 from shardgraph.learn.recipe import Recipe
+from shardgraph.storage.samples import TEST, TRAIN, Samples
 
 
 def ours(samples: Samples, sample: str) -> tuple[float, float]:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from shardgraph.forget.twins import THRESHOLD, near_pairs, unit_rows
+from shardgraph.forget.erase.twins import THRESHOLD, near_pairs, unit_rows
 
 FEATURES, PLANTED = 1280, 200
 

@@ -21,8 +21,8 @@ from sklearn.datasets import load_digits
 
 from shardgraph import ForgetRequest, OwnGraph, Samples, ShardGraph, Workspace
 from shardgraph.cli.digits import digits, write_pictures
-from shardgraph.data.samples import from_arrays
-from shardgraph.forget.queue import Submission
+from shardgraph.forget.queue.queue import Submission
+from shardgraph.storage.samples import from_arrays
 
 TREES = "alder ash aspen beech birch cedar cherry elm fir hazel holly larch lime maple oak olive pear pine plum rowan"
 SCHOOLS = (*TREES.split(), "spruce", "walnut", "willow", "yew")  # six cliques of four

@@ -27,8 +27,8 @@ from experiments.records import YOURS, Records, title
 from experiments.rivals import Fitted
 from experiments.runs import Bench, mean_logits, splits
 from experiments.shown import Shown, Table
-from shardgraph.data.samples import Samples
 from shardgraph.learn.recipe import Recipe
+from shardgraph.storage.samples import Samples
 
 LEVELS = (1, 64, 256)
 ADAPTERS: dict[str, dict[str, Any]] = {

@@ -25,12 +25,12 @@ from pathlib import Path
 import numpy as np
 
 from shardgraph import BySource, OwnGraph, Recipe, Samples, ShardGraph, Topology, Workspace, recipe
-from shardgraph.data.embedding import embed
-from shardgraph.data.readers.columns import Columns
-from shardgraph.data.readers.registry import read
-from shardgraph.data.samples import concatenate
 from shardgraph.digest import generator, keyed_hash
+from shardgraph.embedding.pipeline import embed
+from shardgraph.embedding.readers.columns import Columns
+from shardgraph.embedding.readers.registry import read
 from shardgraph.graph import cliques
+from shardgraph.storage.samples import concatenate
 
 SEED = 7
 RECIPES = {
@@ -59,7 +59,7 @@ class Point:
 def embedded(table: Path, cache: Path, limit: int | None) -> Samples:
     """The table's images through the backbone, from the cache if they are there; at most `limit` of them."""
     if not cache.exists():
-        from shardgraph.data.backbones.registry import load_backbone
+        from shardgraph.embedding.backbones.registry import load_backbone
 
         records = sorted(read(table, Columns(source="domain")), key=lambda record: keyed_hash(SEED, record.id))
         samples = concatenate(embed(records[:limit], load_backbone("efficientnet-lite0", device="cpu")))

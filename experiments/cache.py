@@ -24,10 +24,10 @@ import torch
 
 from experiments import paper
 from experiments.command import answered
-from shardgraph.data.records import content_id
-from shardgraph.data.samples import TEST, TRAIN, Samples
 from shardgraph.digest import keyed_hash
+from shardgraph.embedding.records import content_id
 from shardgraph.errors import InputError
+from shardgraph.storage.samples import TEST, TRAIN, Samples
 
 PASS = 256  # images in one pass
 HELD_OUT = " (held out)"
@@ -110,8 +110,8 @@ def usable(cache: Path, only: Sequence[str] | None = None) -> list[str]:
 def embed_file(path: Path, spec: str, cache: Path, device: str, pairs: Sequence[str] = ()) -> Path:
     """Embed a table or a folder of images into the cache, unless it is there; `pairs` are its columns, MEANING=NAME."""
     from shardgraph.cli.reading import columns_of  # these need pyarrow and Pillow
-    from shardgraph.data.backbones.registry import load_backbone
-    from shardgraph.data.readers.registry import read
+    from shardgraph.embedding.backbones.registry import load_backbone
+    from shardgraph.embedding.readers.registry import read
 
     reader, network = read(path, columns_of(pairs)), load_backbone(spec, device=device)
     if reader.modality != network.modality:
@@ -182,7 +182,7 @@ _COLUMNS = ("id", "label", "source", "split")
 
 
 def _texts(records: Sequence[Any], network: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    from shardgraph.data.embedding import embed
+    from shardgraph.embedding.pipeline import embed
 
     for part in embed(records, network):
         for i in range(len(part)):
@@ -191,7 +191,7 @@ def _texts(records: Sequence[Any], network: Any) -> Iterator[tuple[np.ndarray, n
 
 def _images(records: Sequence[Any], network: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Tokens and features of every image, in order; decoded by as many processes as there are cores."""
-    from shardgraph.data.backbones.numerics import exact_numerics
+    from shardgraph.embedding.backbones.decoders import exact_numerics
 
     global _network
     _network = network

@@ -19,10 +19,10 @@ from experiments.records import Records, title
 from experiments.rivals import fit
 from experiments.runs import answer, mean_logits
 from experiments.shown import COLOURS, Shown, Table, panels, panels_size, spread
-from shardgraph.data.samples import Samples
 from shardgraph.digest import keyed_hash
 from shardgraph.graph import Bilevel, BilevelAcross, BySourceBilevel, Topology
 from shardgraph.learn.recipe import Recipe
+from shardgraph.storage.samples import Samples
 
 EACH = 16  # shards a domain
 NAMES = tuple(f"{who} {where}" for where in ("in-domain", "cross-domain") for who in ("SISA", "SAFE", "Ours"))

@@ -10,14 +10,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from shardgraph.data.samples import Samples
+from experiments.together import train_many
 from shardgraph.digest import generator
 from shardgraph.learn.adapters import Adapters
 from shardgraph.learn.ensemble import Model
 from shardgraph.learn.group import GroupInputs
 from shardgraph.learn.prototypes import Prototypes, total
 from shardgraph.learn.recipe import Recipe
-from shardgraph.learn.together import train_many
+from shardgraph.storage.samples import Samples
 
 
 @dataclass(frozen=True)

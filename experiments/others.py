@@ -19,8 +19,8 @@ from experiments.records import Records, title
 from experiments.runs import CHUNK
 from experiments.shown import COLOURS, Shown, Table, panels, panels_size, spread
 from experiments.slices import Sliced
-from shardgraph.data.samples import Samples
 from shardgraph.learn.recipe import Recipe
+from shardgraph.storage.samples import Samples
 
 N, SLICES, NEAREST = 64, 4, 8
 WHO = ("SISA", f"SISA, {SLICES} slices", f"LegoNet, nearest {NEAREST}", "SAFE", "Ours")

@@ -35,17 +35,17 @@ from experiments.cache import Data, load, usable
 from experiments.command import answered
 from experiments.records import YOURS, Records, title
 from experiments.shown import Shown, Table
-from shardgraph.data.samples import Samples
 from shardgraph.digest import generator
 from shardgraph.graph import Complete
 from shardgraph.learn.adapters import Adapters
 from shardgraph.learn.ensemble import Model
 from shardgraph.learn.group import train_group
-from shardgraph.learn.private.budget import PAPER, largest_epsilon, served
-from shardgraph.learn.private.recipe import PrivateRecipe
-from shardgraph.learn.private.train import train_private_group
+from shardgraph.learn.private.accounting.budget import PAPER, largest_epsilon, served
+from shardgraph.learn.private.private_recipe import PrivateRecipe
+from shardgraph.learn.private.training.private_group import train_private_group
 from shardgraph.learn.prototypes import total
 from shardgraph.learn.recipe import Recipe
+from shardgraph.storage.samples import Samples
 
 NOISE = Path(__file__).with_name("private_noise.json")
 SHARDS, KS, DELTAS, SEEDS = 8, (1, 2, 4, 8, 16), (1e-10, 1e-11, 1e-12, 1e-13), (0, 1, 2)
@@ -143,7 +143,7 @@ def light(samples: Samples) -> Samples:
 
 def calibrated(privacy: PrivateRecipe) -> dict:
     """The noise for every k: the least over the deltas, for samples that seven groups read."""
-    from shardgraph.learn.private.accounting import calibrate  # dp-accounting
+    from shardgraph.learn.private.accounting.mechanism import calibrate  # dp-accounting
 
     rows = []
     for k in KS:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from shardgraph.data.samples import Samples, concatenate
+from experiments.together import train_many
 from shardgraph.graph import Bilevel, Topology
 from shardgraph.graph.cost import expected_cost, revisited_samples
 from shardgraph.graph.shards import Group, ShardGraph
@@ -17,7 +17,7 @@ from shardgraph.learn.ensemble import Model
 from shardgraph.learn.group import GroupInputs
 from shardgraph.learn.prototypes import Prototypes, total
 from shardgraph.learn.recipe import Recipe
-from shardgraph.learn.together import train_many
+from shardgraph.storage.samples import Samples, concatenate
 
 Shape = tuple[int, int]  # (n_c, n_f)
 

@@ -27,13 +27,13 @@ from experiments.book import Book, Record
 from experiments.cache import HELD_OUT, Data
 from experiments.command import answered
 from experiments.rivals import RIVALS, Fitted, Shape, fit
-from shardgraph.data.samples import Samples, concatenate
 from shardgraph.digest import generator
 from shardgraph.graph import Bilevel
 from shardgraph.learn.discriminant import PRIOR, discriminant
 from shardgraph.learn.ensemble import Model, mixing_weight
 from shardgraph.learn.prototypes import SCALE, Prototypes, describe, total
 from shardgraph.learn.recipe import LINEAR, Recipe
+from shardgraph.storage.samples import Samples, concatenate
 
 SEEDS = (0, 1, 2)
 STUDIES = ("instant", "fine", "domains", "others")

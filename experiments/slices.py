@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from experiments.rivals import cut
-from shardgraph.data.samples import Samples, concatenate
+from experiments.together import train_many
 from shardgraph.digest import keyed_hash
 from shardgraph.graph import Bilevel
 from shardgraph.learn.adapters import Adapters
@@ -19,7 +19,7 @@ from shardgraph.learn.ensemble import Model
 from shardgraph.learn.group import GroupInputs
 from shardgraph.learn.prototypes import Prototypes, total
 from shardgraph.learn.recipe import Recipe
-from shardgraph.learn.together import train_many
+from shardgraph.storage.samples import Samples, concatenate
 
 Slices = tuple[Samples, ...]
 Stages = tuple[Adapters | None, ...]

@@ -10,7 +10,6 @@ import numpy as np
 from hypothesis import strategies as st
 
 import shardgraph
-from shardgraph.data.samples import Samples
 from shardgraph.digest import generator
 from shardgraph.graph import (
     Bilevel,
@@ -24,6 +23,7 @@ from shardgraph.graph import (
     Topology,
 )
 from shardgraph.learn.recipe import Recipe
+from shardgraph.storage.samples import Samples
 
 if TYPE_CHECKING:  # tests of `learn` run where cryptography is not
     from shardgraph.forget.workspace import Workspace
@@ -151,7 +151,7 @@ def all_bytes(root: Path) -> dict[str, bytes]:
     return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
 
-def interrupted(after: int, act: Callable[[], object], rooms: tuple[str, ...] = ("data", "forget")) -> bool:
+def interrupted(after: int, act: Callable[[], object], rooms: tuple[str, ...] = ("storage", "cluster", "forget")) -> bool:
     """Do it, with a Ctrl-C before the line numbered `after` that these rooms execute; whether it came so far."""
     folders = tuple(str(Path(shardgraph.__file__).parent / room) for room in rooms)
     count = 0

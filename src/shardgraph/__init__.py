@@ -20,25 +20,25 @@ _HOMES = {
     "RandomDegree": "graph",
     "ShardGraph": "graph",
     "Topology": "graph",
-    "Samples": "data.samples",
-    "from_arrays": "data.samples",
-    "read_arrays": "data.readers.arrays",
-    "Budget": "learn.private.budget",
-    "PrivacyTerms": "learn.private.terms",
-    "PrivateRecipe": "learn.private.recipe",
-    "budget_of": "learn.private.terms",
+    "Samples": "storage.samples",
+    "from_arrays": "storage.samples",
+    "read_arrays": "embedding.readers.arrays",
+    "Budget": "learn.private.accounting.budget",
+    "PrivacyTerms": "learn.private.accounting.terms",
+    "PrivateRecipe": "learn.private.private_recipe",
+    "budget_of": "learn.private.accounting.terms",
     "Recipe": "learn.recipe",
     "recipe": "learn.recipe",
-    "backbone_identity": "forget.arrivals",
-    "Certificate": "forget.certificate",
-    "check_certificate": "forget.certificate",
-    "opens": "forget.certificate",
-    "ForgetPlan": "forget.plan",
-    "ForgetRequest": "forget.request",
-    "Reach": "forget.reach",
-    "Right": "forget.rights",
+    "backbone_identity": "forget.intake.embed",
+    "Certificate": "forget.proof.certificate",
+    "check_certificate": "forget.proof.certificate",
+    "opens": "forget.proof.certificate",
+    "ForgetPlan": "forget.erase.plan",
+    "ForgetRequest": "forget.erase.request",
+    "Reach": "forget.rights.coverage",
+    "Right": "forget.rights.rights",
     "SafeClassifier": "forget.classifier",
-    "Verification": "forget.verify",
+    "Verification": "forget.proof.verify",
     "Workspace": "forget.workspace",
     "ShardgraphError": "errors",
 }
@@ -46,17 +46,16 @@ _HOMES = {
 __all__ = [*_HOMES, "__version__"]
 
 if TYPE_CHECKING:
-    from shardgraph.data.readers.arrays import read_arrays
-    from shardgraph.data.samples import Samples, from_arrays
+    from shardgraph.embedding.readers.arrays import read_arrays
     from shardgraph.errors import ShardgraphError
-    from shardgraph.forget.arrivals import backbone_identity
-    from shardgraph.forget.certificate import Certificate, check_certificate, opens
     from shardgraph.forget.classifier import SafeClassifier
-    from shardgraph.forget.plan import ForgetPlan
-    from shardgraph.forget.reach import Reach
-    from shardgraph.forget.request import ForgetRequest
-    from shardgraph.forget.rights import Right
-    from shardgraph.forget.verify import Verification
+    from shardgraph.forget.erase.plan import ForgetPlan
+    from shardgraph.forget.erase.request import ForgetRequest
+    from shardgraph.forget.intake.embed import backbone_identity
+    from shardgraph.forget.proof.certificate import Certificate, check_certificate, opens
+    from shardgraph.forget.proof.verify import Verification
+    from shardgraph.forget.rights.coverage import Reach
+    from shardgraph.forget.rights.rights import Right
     from shardgraph.forget.workspace import Workspace
     from shardgraph.graph import (
         Bilevel,
@@ -70,10 +69,11 @@ if TYPE_CHECKING:
         ShardGraph,
         Topology,
     )
-    from shardgraph.learn.private.budget import Budget
-    from shardgraph.learn.private.recipe import PrivateRecipe
-    from shardgraph.learn.private.terms import PrivacyTerms, budget_of
+    from shardgraph.learn.private.accounting.budget import Budget
+    from shardgraph.learn.private.accounting.terms import PrivacyTerms, budget_of
+    from shardgraph.learn.private.private_recipe import PrivateRecipe
     from shardgraph.learn.recipe import Recipe, recipe
+    from shardgraph.storage.samples import Samples, from_arrays
 
 
 def __getattr__(name: str) -> Any:

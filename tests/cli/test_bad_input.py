@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from shardgraph.data.lock import WriteLock
+from shardgraph.storage.lock import WriteLock
 from tests.cli.conftest import Ran, arrays, run
 
 

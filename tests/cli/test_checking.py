@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from shardgraph.learn.fingerprint import _facts
+from shardgraph.learn.numerics import _facts
 from tests.cli.conftest import run
 
 

@@ -52,7 +52,7 @@ def test_the_format_document_names_every_file(tmp_path: Path):
 
 
 def test_the_catalogue_in_the_document_is_the_catalogue(tmp_path: Path):
-    from shardgraph.data.catalogue import Catalogue
+    from shardgraph.storage.database import Catalogue
 
     catalogue = Catalogue(tmp_path / "catalog.sqlite")
     tables = {name for (name,) in catalogue.all("SELECT name FROM sqlite_master WHERE type = 'table'")}

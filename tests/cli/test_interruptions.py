@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from shardgraph import ForgetRequest, Workspace
-from shardgraph.forget import execute
+from shardgraph.forget.erase import execute
 from tests.cli.conftest import run
 
 SHARDGRAPH = [sys.executable, "-m", "shardgraph.cli.main"]

@@ -10,9 +10,9 @@ import pytest
 from PIL import Image
 
 import shardgraph
-from shardgraph.data import embedding
-from shardgraph.data.readers.folder import FolderReader
-from shardgraph.data.records import Record
+from shardgraph.embedding import pipeline as embedding
+from shardgraph.embedding.readers.folder import FolderReader
+from shardgraph.embedding.records import Record
 from shardgraph.errors import DuplicateSample
 from tests.cli.conftest import run
 

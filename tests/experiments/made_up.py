@@ -9,7 +9,7 @@ import numpy as np
 from experiments import others, paper, runs
 from experiments.book import Book, Record
 from experiments.cache import Data
-from shardgraph.data.samples import Samples
+from shardgraph.storage.samples import Samples
 
 
 def samples(count: int, classes: int = 4, sources: int = 1, dim: int = 8, seed: int = 0) -> Samples:

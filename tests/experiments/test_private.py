@@ -7,9 +7,9 @@ import pytest
 
 from experiments.private import KS, NOISE, SHARDS, figure, show, tasks
 from experiments.records import Records
-from shardgraph.data.samples import from_arrays
-from shardgraph.learn.private.budget import PAPER, largest_epsilon
-from shardgraph.learn.private.recipe import PrivateRecipe
+from shardgraph.learn.private.accounting.budget import PAPER, largest_epsilon
+from shardgraph.learn.private.private_recipe import PrivateRecipe
+from shardgraph.storage.samples import from_arrays
 
 QUICK = PrivateRecipe(steps=1, direct_steps=2, rank=3)
 NOISES = dict.fromkeys(KS, 0.01)
@@ -40,7 +40,7 @@ def test_the_noise_beside_the_experiment_is_that_of_the_recipe():
     for row in known["rows"]:
         assert row["epsilon"] == pytest.approx(largest_epsilon(row["k"], PAPER, row["delta"]))
         # without sampling all steps of all readers are one Gaussian, with the epsilon of Balle and Wang
-        from tests.learn_private.test_accounting import gaussian_epsilon
+        from tests.learn.private.test_accounting import gaussian_epsilon
 
         exact = gaussian_epsilon((known["readers"] * known["steps"]) ** 0.5 / row["noise"], row["delta"])
         assert 0.98 * row["epsilon"] < exact <= row["epsilon"]

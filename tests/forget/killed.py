@@ -19,13 +19,13 @@ from hashlib import sha256
 from pathlib import Path
 
 import shardgraph
-from shardgraph.forget.charges import Book
-from shardgraph.forget.request import ForgetRequest
+from shardgraph.forget.erase.request import ForgetRequest
+from shardgraph.forget.privacy.charges import Book
 from shardgraph.forget.workspace import Workspace
-from shardgraph.learn.private.accounting import library
+from shardgraph.learn.private.accounting.mechanism import library
 from tests.strategies import all_bytes, promised_files
 
-ROOMS = tuple(str(Path(shardgraph.__file__).parent / room) for room in ("data", "forget"))
+ROOMS = tuple(str(Path(shardgraph.__file__).parent / room) for room in ("storage", "cluster", "forget"))
 
 
 def do(root: Path, act: str, gone: list[str]) -> None:

@@ -22,7 +22,7 @@ from shardgraph.errors import (
     WorkspaceError,
 )
 from shardgraph.forget.config import FORMAT
-from shardgraph.forget.request import ForgetRequest
+from shardgraph.forget.erase.request import ForgetRequest
 from shardgraph.forget.workspace import Workspace
 from shardgraph.graph import Bilevel, BySource, OwnGraph, ShardGraph
 from tests.strategies import LABELS, QUICK, Row, embed, many, never_saw, promised_files

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shardgraph.data import shardfile
 from shardgraph.forget.classifier import SafeClassifier
-from shardgraph.forget.request import ForgetRequest
+from shardgraph.forget.erase.request import ForgetRequest
 from shardgraph.forget.workspace import Workspace
 from shardgraph.graph import BilevelAcross, BySource
 from shardgraph.learn.prototypes import total
 from shardgraph.learn.recipe import Recipe
+from shardgraph.storage.samples import pack_samples
 from tests.strategies import (
     DIM,
     LABELS,
@@ -43,7 +43,7 @@ def fitted(drawn, topology, recipe):
 
 def parts(model):
     """Everything that a classifier holds of what it learned, as bytes."""
-    shards = {name: shardfile.to_bytes(samples) for name, samples in model.shards_.items()}
+    shards = {name: pack_samples(samples) for name, samples in model.shards_.items()}
     adapters = {name: adapters.to_bytes() for name, adapters in model.adapters_.items()}
     return shards, adapters, model.prototypes_.to_bytes(), model.digest_
 

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from shardgraph.errors import FingerprintError
-from shardgraph.forget.request import ForgetRequest
+from shardgraph.forget.erase.request import ForgetRequest
 from shardgraph.graph import BySource
-from shardgraph.learn.fingerprint import _facts
+from shardgraph.learn.numerics import _facts
 from tests.strategies import LABELS, QUICK, Row, embed, many, never_saw, promised_files
 
 ROWS = many(18)

@@ -10,15 +10,15 @@ import pytest
 from PIL import Image
 
 import shardgraph
-from shardgraph.data.readers.base import Reader
-from shardgraph.data.records import IMAGE, Record
-from shardgraph.data.samples import concatenate
+from shardgraph.embedding.readers.base import Reader
+from shardgraph.embedding.records import IMAGE, Record
 from shardgraph.errors import FingerprintError
-from shardgraph.forget.request import ForgetRequest
+from shardgraph.forget.erase.request import ForgetRequest
 from shardgraph.forget.workspace import Workspace
 from shardgraph.graph import Bilevel
-from shardgraph.learn.fingerprint import fingerprint
+from shardgraph.learn.numerics import fingerprint
 from shardgraph.learn.recipe import Recipe
+from shardgraph.storage.samples import concatenate
 from tests.clusters import kill_one, nodes
 from tests.strategies import LABELS, embed, many, promised_files
 

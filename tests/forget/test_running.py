@@ -4,13 +4,13 @@ import sys
 
 import pytest
 
-from shardgraph.data.staging import MARK, Staging
+from shardgraph.cluster.staging import MARK, Staging
 from shardgraph.errors import ConfigError
 from shardgraph.forget.running import Running
 from shardgraph.forget.workspace import Workspace
 from shardgraph.graph import BySource
 from shardgraph.learn.executors import ProcessExecutor, SerialExecutor
-from shardgraph.learn.fingerprint import fingerprint
+from shardgraph.learn.numerics import fingerprint
 from tests.strategies import QUICK, embed, many
 
 

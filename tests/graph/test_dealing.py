@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shardgraph.errors import GraphError
-from shardgraph.graph.dealing import balanced, coarse_of, deal, fine_of
+from shardgraph.graph.placement import balanced, coarse_of, deal, fine_of
 
 from .strategies import NAMES, columns, quick
 

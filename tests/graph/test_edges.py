@@ -4,7 +4,7 @@ import pytest
 
 from shardgraph.errors import GraphError
 from shardgraph.graph import ShardGraph
-from shardgraph.graph.edges import weighed
+from shardgraph.graph.shards import weighed
 
 
 class Counted(str):

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from shardgraph.errors import ConfigError
-from shardgraph.learn.attention import EPS, frozen_attention, layer_norm
+from shardgraph.learn.inca import EPS, frozen_attention, layer_norm
 from shardgraph.learn.recipe import Recipe
 
 

@@ -9,12 +9,12 @@ import torch
 
 pytest.importorskip("triton")
 
-from shardgraph.learn.attention import frozen_attention
-from shardgraph.learn.cuda.infer import answer
-from shardgraph.learn.cuda.train import lay_out, train_groups
+from shardgraph.learn.cuda.inference import answer
+from shardgraph.learn.cuda.training import lay_out, train_groups
+from shardgraph.learn.ensemble import Voices
 from shardgraph.learn.executors import on_gpu
 from shardgraph.learn.group import GroupInputs, train_group
-from shardgraph.learn.inference import Voices
+from shardgraph.learn.inca import frozen_attention
 from shardgraph.learn.recipe import Recipe
 from tests.strategies import embed, many
 

@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 import torch
 
-from shardgraph.data.samples import concatenate
+from experiments import masked
 from shardgraph.errors import WorkspaceError
-from shardgraph.learn import inca, masked
-from shardgraph.learn.attention import frozen_attention
+from shardgraph.learn import inca
 from shardgraph.learn.ensemble import CHUNK, Model, mixing_weight, model_digest
-from shardgraph.learn.expansion import expand
 from shardgraph.learn.group import train_group
-from shardgraph.learn.prototypes import Prototypes, total
+from shardgraph.learn.inca import frozen_attention
+from shardgraph.learn.prototypes import Prototypes, expand, total
 from shardgraph.learn.recipe import PAPER, Recipe
+from shardgraph.storage.samples import concatenate
 from tests.learn.test_shrinkage import naive_shrinkage
 from tests.strategies import embed, many
 

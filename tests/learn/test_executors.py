@@ -8,17 +8,16 @@ from pathlib import Path
 import pytest
 import torch
 
-from shardgraph.data import shardfile
-from shardgraph.data.cluster import Cluster
-from shardgraph.data.samples import concatenate
+from shardgraph.cluster.cluster import Cluster
 from shardgraph.digest import digest
 from shardgraph.errors import DamagedFile, FingerprintError, WorkspaceError
 from shardgraph.learn.executors import GroupTask, ProcessExecutor, SerialExecutor, choose_executor
-from shardgraph.learn.executors.choose import FEW
+from shardgraph.learn.executors.base import FEW
 from shardgraph.learn.executors.ray import RayExecutor, cluster_numerics, train_wave, unlike
-from shardgraph.learn.fingerprint import fingerprint
 from shardgraph.learn.group import train_group
+from shardgraph.learn.numerics import fingerprint
 from shardgraph.learn.recipe import Recipe
+from shardgraph.storage.samples import concatenate, pack_samples
 from tests.clusters import nodes
 from tests.strategies import embed, many
 
@@ -52,7 +51,7 @@ def files(tmp_path):
     for name, labels in {"ab": ("ant", "bee"), "bc": ("bee", "cat"), "d": ("dog",)}.items():
         samples = embed([row._replace(id=name + row.id) for row in many(11, labels=labels)], dim=32, most_tokens=3)
         path = tmp_path / name
-        path.write_bytes(shardfile.to_bytes(samples))
+        path.write_bytes(pack_samples(samples))
         made[name] = (samples, (str(path), digest(path.read_bytes())))
     return made
 
@@ -171,7 +170,7 @@ def test_a_cluster_whose_gpus_torch_cannot_use_is_refused_and_its_cores_are_used
 def test_a_worker_whose_parent_was_killed_ends_in_silence():
     """Its answers go into a pipe that nobody reads any more."""
     unread, written = os.pipe()
-    command = [sys.executable, "-m", "shardgraph.learn.executors.worker"]
+    command = [sys.executable, "-m", "shardgraph.learn.executors.process_worker"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=written, stderr=subprocess.PIPE, text=True) as worker:
         os.close(written)
         os.close(unread)

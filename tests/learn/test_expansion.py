@@ -8,9 +8,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shardgraph.learn import expansion
-from shardgraph.learn.expansion import STEPS, expand
-from shardgraph.learn.prototypes import describe, total
+from shardgraph.learn import prototypes as expansion
+from shardgraph.learn.prototypes import STEPS, describe, expand, total
 from tests.strategies import embed, many
 
 

@@ -5,7 +5,7 @@ import sys
 import pytest
 import torch
 
-from shardgraph.learn.fingerprint import arithmetic, difference, fingerprint, fingerprint_digest
+from shardgraph.learn.numerics import arithmetic, difference, fingerprint, fingerprint_digest
 
 
 def test_the_fingerprint_names_library_versions_and_the_machine():
@@ -29,7 +29,7 @@ def test_a_difference_is_named_with_both_values():
 
 def elsewhere(**settings):
     """The arithmetic of another process."""
-    code = "from shardgraph.learn.fingerprint import arithmetic; print(arithmetic())"
+    code = "from shardgraph.learn.numerics import arithmetic; print(arithmetic())"
     run = subprocess.run([sys.executable, "-c", code], env=os.environ | settings, capture_output=True, text=True)
     return run.stdout.strip()
 

@@ -11,10 +11,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shardgraph.learn import inca, masked
-from shardgraph.learn.attention import frozen_attention, layer_norm
-from shardgraph.learn.group import batches, initial, train_group
-from shardgraph.learn.losses import loss_value
+from experiments import masked
+from shardgraph.learn import inca
+from shardgraph.learn.group import batches, initial, loss_value, train_group
+from shardgraph.learn.inca import frozen_attention, layer_norm
 from shardgraph.learn.recipe import Recipe
 from tests.strategies import LABELS, embed, many, recipes, rows
 

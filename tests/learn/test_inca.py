@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from shardgraph.learn import inca, masked
-from shardgraph.learn.attention import frozen_attention
-from shardgraph.learn.losses import loss_gradient, loss_value
+from experiments import masked
+from shardgraph.learn import inca
+from shardgraph.learn.group import loss_gradient, loss_value
+from shardgraph.learn.inca import frozen_attention
 from shardgraph.learn.recipe import Recipe
 from tests.strategies import embed, many
 

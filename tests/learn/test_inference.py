@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from shardgraph.learn import inca
-from shardgraph.learn.attention import frozen_attention
-from shardgraph.learn.inference import SAFE_EXPONENT, Voices
+from shardgraph.learn.ensemble import SAFE_EXPONENT, Voices
+from shardgraph.learn.inca import frozen_attention
 from shardgraph.learn.recipe import Recipe
 from tests.strategies import embed, many
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
-from shardgraph.learn.losses import loss_gradient, loss_value
+from shardgraph.learn.group import loss_gradient, loss_value
 
 
 def by_torch(logits, targets, loss, background):

@@ -2,12 +2,12 @@
 
 import torch
 
-from shardgraph.data.samples import concatenate
-from shardgraph.learn import inca, masked
-from shardgraph.learn.attention import frozen_attention
-from shardgraph.learn.group import initial, train_group
-from shardgraph.learn.losses import loss_gradient
+from experiments import masked
+from shardgraph.learn import inca
+from shardgraph.learn.group import initial, loss_gradient, train_group
+from shardgraph.learn.inca import frozen_attention
 from shardgraph.learn.recipe import Recipe
+from shardgraph.storage.samples import concatenate
 from tests.strategies import embed, many
 
 RECIPE = Recipe(projection="random", heads=2, loss="bce", epochs=3, batch=4, lr=0.05)

@@ -1,6 +1,6 @@
 import torch
 
-from shardgraph.learn.optimiser import AdamW, cosine
+from shardgraph.learn.group import AdamW, cosine
 
 
 def test_adamw_moves_as_torch_does():

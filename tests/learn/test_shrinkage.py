@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from shardgraph.learn import shrinkage
-from shardgraph.learn.discriminant import discriminant
+from shardgraph.learn import discriminant as shrinkage
+from shardgraph.learn.discriminant import ODDS, chosen, discriminant, predicted_errors
 from shardgraph.learn.prototypes import SCALE, Prototypes, quantise, total
-from shardgraph.learn.shrinkage import ODDS, chosen, predicted_errors
 from tests.strategies import embed, many
 
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from shardgraph.data.records import Record
-from shardgraph.forget.arrivals import backbone_identity
+from shardgraph.embedding.records import Record
+from shardgraph.forget.intake.embed import backbone_identity
 from shardgraph.forget.workspace import Workspace
 from shardgraph.graph import Complete
 from shardgraph.learn.recipe import Recipe

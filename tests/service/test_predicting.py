@@ -66,7 +66,7 @@ def test_numbers_npz_and_safetensors_give_the_answer_of_the_library(predictor):
     answers = [answer.json()["predictions"] for answer in sent]
     assert all(answer == answers[0] for answer in answers)
     with Workspace(predictor.root) as workspace:
-        from shardgraph.data.readers.arrays import samples_from
+        from shardgraph.embedding.readers.arrays import samples_from
 
         scores = workspace.scores(samples_from({"features": X}))
         classes = workspace.model().classes

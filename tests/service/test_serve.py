@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
-from shardgraph.forget.history import measurements
+from shardgraph.forget.queue.statistics import measurements
 from shardgraph.forget.workspace import Workspace
 from shardgraph.graph import BySource
 from shardgraph.service.worker import Gauge

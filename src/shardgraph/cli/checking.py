@@ -14,7 +14,7 @@ from shardgraph.cli.output import as_bytes, print_facts, print_json, print_table
 from shardgraph.errors import FingerprintError, InputError, UnknownSample, VerificationError
 
 if TYPE_CHECKING:
-    from shardgraph.forget.verify import Check
+    from shardgraph.forget.proof.verify import Check
 
 
 def status(workspace: Where, as_json: Json = False) -> None:

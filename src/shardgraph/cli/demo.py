@@ -20,7 +20,7 @@ from shardgraph.cli.progress import Bars
 from shardgraph.errors import InputError, VerificationError
 
 if TYPE_CHECKING:
-    from shardgraph.forget.portrait import Portrait
+    from shardgraph.forget.views.graph_view import Portrait
 
 BACKBONE, SEED, SAFE = "efficientnet-lite0", 7, "museum"
 SAMPLE, SOURCE = "digit-0004", "willow"

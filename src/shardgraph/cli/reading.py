@@ -7,16 +7,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from shardgraph.data.embedding import embed
-from shardgraph.data.readers.arrays import read_arrays
-from shardgraph.data.readers.columns import Columns
-from shardgraph.data.readers.folder import SUFFIXES
-from shardgraph.data.readers.registry import read
-from shardgraph.data.records import EMBEDDING, IMAGE, TEXT, UNLABELLED, Record
-from shardgraph.data.samples import Samples
+from shardgraph.embedding.pipeline import embed
+from shardgraph.embedding.readers.arrays import read_arrays
+from shardgraph.embedding.readers.columns import Columns
+from shardgraph.embedding.readers.folder import SUFFIXES
+from shardgraph.embedding.readers.registry import read
+from shardgraph.embedding.records import EMBEDDING, IMAGE, TEXT, UNLABELLED, Record
 from shardgraph.errors import InputError
-from shardgraph.forget.arrivals import the_backbone
+from shardgraph.forget.intake.embed import the_backbone
 from shardgraph.forget.workspace import Workspace
+from shardgraph.storage.samples import Samples
 
 ARRAYS = (".npz", ".safetensors")
 

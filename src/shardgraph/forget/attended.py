@@ -12,17 +12,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from shardgraph.data.files import check_room
-from shardgraph.data.lock import WriteLock
 from shardgraph.errors import DiskFull, ShardgraphError, WorkspaceBusy, WorkspaceError
-from shardgraph.forget import execute, queue, record
-from shardgraph.forget.batch import next_batch, union
-from shardgraph.forget.certificate import Certificate, certificate_path
-from shardgraph.forget.plan import ForgetPlan, plan
-from shardgraph.forget.queue import Entry, Submission
-from shardgraph.forget.request import ForgetRequest
+from shardgraph.forget.erase import execute
+from shardgraph.forget.erase.plan import ForgetPlan, plan
+from shardgraph.forget.erase.request import ForgetRequest
+from shardgraph.forget.proof import erasure_log
+from shardgraph.forget.proof.certificate import Certificate, certificate_path
+from shardgraph.forget.queue import queue
+from shardgraph.forget.queue.batch import next_batch, union
+from shardgraph.forget.queue.queue import Entry, Submission
 from shardgraph.forget.site import Site
 from shardgraph.learn.ensemble import Model
+from shardgraph.storage.files import check_room
+from shardgraph.storage.lock import WriteLock
 
 SERVING = "serving"  # the file whose flock says that a service runs
 POLL = 0.1  # seconds, while a command waits for the service
@@ -68,16 +70,16 @@ class Attended(Site):
         With `release` its Idempotency-Key may come again: nobody was told that it was accepted.
         """
         queue.cancel(self.catalogue, number, release=release)
-        record.note_cancelled(self.root, self.catalogue, number)
+        erasure_log.note_cancelled(self.root, self.catalogue, number)
         return queue.find(self.catalogue, number)
 
     def keep_record(self, path: Path) -> None:
         """Record what is asked to be forgotten in a file outside the workspace and its backups, from now on."""
-        record.keep_record(self.root, self.secrets, path)
+        erasure_log.keep_record(self.root, self.secrets, path)
 
     def replay(self) -> Entry | None:
         """Ask again for what the record says and the ledger does not know: this was restored from a backup."""
-        names, ids = record.missing(self.root, self.secrets, self.catalogue)
+        names, ids = erasure_log.missing(self.root, self.secrets, self.catalogue)
         entry = None
         if ids:
             entry = self.submit(Submission(ForgetRequest(samples=tuple(ids), reason="restored"), asker="record"))
@@ -190,7 +192,7 @@ class Attended(Site):
         named |= {("subjects", row.subject) for row in rows if row.subject}
         number = queue.enter(db, what, [row.id for row in rows], [self.secrets.mark(*one) for one in named])
         if rows:
-            record.note(self.root, self.secrets, db, [row.id for row in rows])
+            erasure_log.note(self.root, self.secrets, db, [row.id for row in rows])
             return number
         if orders and orders.already:
             values = (orders.already[-1], number)

@@ -5,14 +5,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from shardgraph.data.store import Store
-from shardgraph.forget.build import Choose, Progress, build, graph_over
+from shardgraph.forget.build.build import Choose, Progress, build, graph_over
+from shardgraph.forget.build.manifest import Manifest
 from shardgraph.forget.config import Config
-from shardgraph.forget.manifest import Manifest
-from shardgraph.forget.provision import provision_all
-from shardgraph.forget.secrets import Secrets
+from shardgraph.forget.proof.keys import Secrets
+from shardgraph.forget.rights.provision import provision_all
 from shardgraph.graph import ShardGraph
-from shardgraph.learn.fingerprint import Numerics
+from shardgraph.learn.numerics import Numerics
+from shardgraph.storage.store import Store
 
 PUBLISHING = "publishing"  # the ledger's event for a model that the manifest is about to name
 MODEL = "json_extract(detail, '$.model')"

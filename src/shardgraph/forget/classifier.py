@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 
-from shardgraph.data.samples import Samples, check, concatenate, from_arrays
 from shardgraph.errors import ConfigError, InputError, UnknownSample, WorkspaceError, check_list, some
 from shardgraph.graph import Bilevel, Topology
 from shardgraph.learn.adapters import Adapters
@@ -13,6 +12,7 @@ from shardgraph.learn.ensemble import Model
 from shardgraph.learn.group import train_group
 from shardgraph.learn.prototypes import total
 from shardgraph.learn.recipe import Recipe, recipe
+from shardgraph.storage.samples import Samples, check, concatenate, from_arrays
 
 
 class SafeClassifier:

@@ -6,12 +6,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from shardgraph.data.files import write_file
 from shardgraph.digest import canonical_json, digest
 from shardgraph.errors import ConfigError, WorkspaceError
 from shardgraph.graph import Topology
-from shardgraph.learn.private.terms import PrivacyTerms
+from shardgraph.learn.private.accounting.terms import PrivacyTerms
 from shardgraph.learn.recipe import Recipe
+from shardgraph.storage.files import write_file
 
 FORMAT = 2  # 1: second-order prototypes of other token features, before the first release
 

@@ -4,20 +4,20 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from shardgraph.data.samples import Samples
 from shardgraph.errors import DamagedFile, InputError, ShardgraphError, WorkspaceBusy
-from shardgraph.forget import execute
-from shardgraph.forget.alacarte import Answer, Serving, serve, stamp_of
-from shardgraph.forget.certificate import Certificate
+from shardgraph.forget.build.manifest import Manifest
 from shardgraph.forget.config import Config
-from shardgraph.forget.manifest import Manifest
-from shardgraph.forget.provision import destroy_strays, keep_only, provision, provisioned_groups
-from shardgraph.forget.reach import Menu, Reach, menu, reach_of
-from shardgraph.forget.rights import Right, granted, revoked, right_of, rights_by_consumer, write_right
+from shardgraph.forget.erase import execute
+from shardgraph.forget.proof.certificate import Certificate
+from shardgraph.forget.rights.coverage import Menu, Reach, menu, reach_of
+from shardgraph.forget.rights.model import Answer, Serving, serve, stamp_of
+from shardgraph.forget.rights.provision import destroy_strays, keep_only, provision, provisioned_groups
+from shardgraph.forget.rights.rights import Right, granted, revoked, right_of, rights_by_consumer, write_right
+from shardgraph.forget.rights.shared_pass import Choir
 from shardgraph.forget.site import Site
-from shardgraph.learn.choir import Choir
 from shardgraph.learn.ensemble import Model
 from shardgraph.learn.executors import best_device
+from shardgraph.storage.samples import Samples
 
 
 class Consumers(Site):

@@ -4,12 +4,12 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from shardgraph.data.cluster import Cluster
-from shardgraph.data.staging import Staging
+from shardgraph.cluster.cluster import Cluster
+from shardgraph.cluster.staging import Staging
 from shardgraph.errors import ConfigError
 from shardgraph.learn.executors import Executor, GroupTask, best_device, choose_executor
 from shardgraph.learn.executors.ray import RayExecutor, cluster_device, cluster_numerics
-from shardgraph.learn.fingerprint import Numerics, fingerprint
+from shardgraph.learn.numerics import Numerics, fingerprint
 
 EXECUTORS = ("serial", "processes", "ray")
 

@@ -5,24 +5,25 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from shardgraph.data.catalogue import Catalogue
-from shardgraph.data.files import sweep
-from shardgraph.data.lock import WriteLock
-from shardgraph.data.staging import sweep_staged
-from shardgraph.data.store import Store
+from shardgraph.cluster.staging import sweep_staged
 from shardgraph.errors import DamagedFile, FingerprintError
-from shardgraph.forget import execute, queue
 from shardgraph.forget.bench import Bench
-from shardgraph.forget.certificate import Certificate
+from shardgraph.forget.build.manifest import Manifest
 from shardgraph.forget.config import Config
-from shardgraph.forget.manifest import Manifest
+from shardgraph.forget.erase import execute
+from shardgraph.forget.proof.certificate import Certificate
+from shardgraph.forget.proof.keys import Secrets
+from shardgraph.forget.proof.verify import problems
+from shardgraph.forget.queue import queue
 from shardgraph.forget.running import Running
-from shardgraph.forget.secrets import Secrets
-from shardgraph.forget.serving import Key, Shelf
-from shardgraph.forget.verify import problems
+from shardgraph.forget.views.served import Key, Shelf
 from shardgraph.learn.ensemble import Model
 from shardgraph.learn.executors import on_gpu
-from shardgraph.learn.fingerprint import Numerics, difference
+from shardgraph.learn.numerics import Numerics, difference
+from shardgraph.storage.database import Catalogue
+from shardgraph.storage.files import sweep
+from shardgraph.storage.lock import WriteLock
+from shardgraph.storage.store import Store
 
 Progress = Callable[[str, int, int], None]
 

@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from shardgraph.data.files import disk_use
-from shardgraph.data.samples import TEST, TRAIN
 from shardgraph.forget.bench import Bench
-from shardgraph.forget.manifest import Manifest
-from shardgraph.forget.statement import privacy_status
-from shardgraph.learn.fingerprint import difference
+from shardgraph.forget.build.manifest import Manifest
+from shardgraph.forget.proof.guarantee import privacy_status
+from shardgraph.learn.numerics import difference
+from shardgraph.storage.files import disk_use
+from shardgraph.storage.samples import TEST, TRAIN
 
 
 def status(bench: Bench) -> dict[str, Any]:

@@ -8,10 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from shardgraph.data.catalogue import Catalogue
-from shardgraph.data.files import check_room
-from shardgraph.data.readers.base import Reader
-from shardgraph.data.samples import TEST, TRAIN, Samples, concatenate
+from shardgraph.embedding.readers.base import Reader
 from shardgraph.errors import (
     ConfigError,
     DamagedFile,
@@ -20,32 +17,35 @@ from shardgraph.errors import (
     WorkspaceError,
     check_list,
 )
-from shardgraph.forget import execute
-from shardgraph.forget.arrivals import OnBad, OnHere, arriving
 from shardgraph.forget.attended import Attended
-from shardgraph.forget.certificate import Certificate, certificate_path
+from shardgraph.forget.build.manifest import Manifest
 from shardgraph.forget.config import Config
 from shardgraph.forget.consumers import Consumers
-from shardgraph.forget.intake import admit, aim, arriving_shards, fix, new_samples
-from shardgraph.forget.manifest import Manifest
-from shardgraph.forget.plan import ForgetPlan, plan
-from shardgraph.forget.portrait import Portrait, portrait
-from shardgraph.forget.private_edges import check_releases, with_budget
-from shardgraph.forget.provision import strays
-from shardgraph.forget.queue import Submission
-from shardgraph.forget.request import ForgetRequest
-from shardgraph.forget.secrets import Secrets
-from shardgraph.forget.serving import Key, served_key, served_model
-from shardgraph.forget.sources import SourceTerms, clear_terms, set_terms, terms_by_source
+from shardgraph.forget.erase import execute
+from shardgraph.forget.erase.plan import ForgetPlan, plan
+from shardgraph.forget.erase.request import ForgetRequest
+from shardgraph.forget.erase.twins import THRESHOLD, Twin, twins
+from shardgraph.forget.intake.admission import admit, aim, arriving_shards, fix, new_samples
+from shardgraph.forget.intake.embed import OnBad, OnHere, arriving
+from shardgraph.forget.intake.sources import SourceTerms, clear_terms, set_terms, terms_by_source
+from shardgraph.forget.privacy.private_edges import check_releases, with_budget
+from shardgraph.forget.proof.certificate import Certificate, certificate_path
+from shardgraph.forget.proof.keys import Secrets
+from shardgraph.forget.proof.verify import Rebuild, Verification, compare_groups, rebuild_of, verify
+from shardgraph.forget.queue.queue import Submission
+from shardgraph.forget.rights.provision import strays
 from shardgraph.forget.status import status
-from shardgraph.forget.twins import THRESHOLD, Twin, twins
-from shardgraph.forget.verify import Rebuild, Verification, compare_groups, rebuild_of, verify
+from shardgraph.forget.views.graph_view import Portrait, portrait
+from shardgraph.forget.views.served import Key, served_key, served_model
 from shardgraph.graph import Topology
 from shardgraph.learn.ensemble import Model
 from shardgraph.learn.executors import best_device
-from shardgraph.learn.private.budget import Budget
-from shardgraph.learn.private.terms import PrivacyTerms
+from shardgraph.learn.private.accounting.budget import Budget
+from shardgraph.learn.private.accounting.terms import PrivacyTerms
 from shardgraph.learn.recipe import Recipe
+from shardgraph.storage.database import Catalogue
+from shardgraph.storage.files import check_room
+from shardgraph.storage.samples import TEST, TRAIN, Samples, concatenate
 
 RETRIES, PAUSE = 400, 0.05  # to load a model while another process withdraws samples: that may take a while
 TORN = 40  # of them, for a file that looks torn: then it is, and nobody is about to replace it

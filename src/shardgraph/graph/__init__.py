@@ -19,9 +19,8 @@ from shardgraph.graph.cost import (
     random_degree_cost,
     revisited_samples,
 )
-from shardgraph.graph.dealing import balanced
 from shardgraph.graph.numbered import Complete, RandomDegree
-from shardgraph.graph.placement import Topology
+from shardgraph.graph.placement import Topology, balanced
 from shardgraph.graph.refined import Node, RefinedGraph
 from shardgraph.graph.shards import Group, ShardGraph
 from shardgraph.graph.sourced import BySource, OwnGraph

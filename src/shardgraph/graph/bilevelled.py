@@ -7,10 +7,19 @@ from functools import cached_property, lru_cache
 from typing import ClassVar
 
 from shardgraph.errors import GraphError
-from shardgraph.graph import checks, topologies
-from shardgraph.graph.dealing import balanced, check_columns, coarse_of, deal, fine_of
-from shardgraph.graph.placement import Rule, Topology, fixed, required
-from shardgraph.graph.shards import ShardGraph
+from shardgraph.graph import topologies
+from shardgraph.graph.placement import (
+    Rule,
+    Topology,
+    balanced,
+    check_columns,
+    coarse_of,
+    deal,
+    fine_of,
+    fixed,
+    required,
+)
+from shardgraph.graph.shards import ShardGraph, check_whole
 
 Namer = Callable[[int, str, str, str], str]
 """(coarse shard, sample id, source, label) -> shard name."""
@@ -27,8 +36,8 @@ class _AnyBilevel(Topology):
     assignment: str = "hash"
 
     def __post_init__(self) -> None:
-        checks.whole("coarse", self.coarse, 1)
-        checks.whole("fine", self.fine, 1)
+        check_whole("coarse", self.coarse, 1)
+        check_whole("fine", self.fine, 1)
         if self.assignment not in ("hash", "balanced"):
             raise GraphError(f"assignment must be 'hash' or 'balanced', got {self.assignment!r}")
 

@@ -7,8 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from shardgraph.errors import GraphError, some
-from shardgraph.graph import checks
-from shardgraph.graph.shards import ShardGraph
+from shardgraph.graph.shards import ShardGraph, check_whole
 
 
 def revisited_samples(graph: ShardGraph, sizes: Mapping[str, int], shard: str) -> int:
@@ -34,12 +33,12 @@ def expected_cost(graph: ShardGraph, sizes: Mapping[str, int], rates: Mapping[st
 
 def equal_cliques_cost(clique: int, size: float) -> float:
     """E|M_x| = d |S| for disjoint cliques of d shards (the shard itself counted) with |S| samples each."""
-    return checks.whole("clique", clique, 1) * size
+    return check_whole("clique", clique, 1) * size
 
 
 def cliques_cost(clique_sizes: Sequence[int]) -> float:
     """E|M_x| = sum of |C|^2 / N for disjoint cliques of |C| samples, N in all."""
-    total = sum(checks.whole("clique size", size, 0) for size in clique_sizes)
+    total = sum(check_whole("clique size", size, 0) for size in clique_sizes)
     if not total:
         raise GraphError("at least one clique must hold samples, got none")
     return sum(size * size for size in clique_sizes) / total
@@ -52,7 +51,7 @@ def random_degree_cost(shards: int, degree: int, size: float) -> float:
     Another shard S' is spared when the shard of x does not read S' (1-p), S' does not read the shard of x
     (1-p), and none of the n-2 others reads both (1-r each). This is the theorem's value, not its bound.
     """
-    n, d = checks.whole("shards", shards, 1), checks.whole("degree", degree, 0, shards - 1)
+    n, d = check_whole("shards", shards, 1), check_whole("degree", degree, 0, shards - 1)
     if n == 1:
         return size
     p = d / (n - 1)

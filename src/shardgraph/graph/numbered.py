@@ -6,9 +6,9 @@ from functools import cached_property
 from typing import ClassVar
 
 from shardgraph.digest import keyed_hash
-from shardgraph.graph import checks, topologies
+from shardgraph.graph import topologies
 from shardgraph.graph.placement import Rule, Topology, fixed
-from shardgraph.graph.shards import ShardGraph
+from shardgraph.graph.shards import ShardGraph, check_whole
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class _Numbered(Topology):
     shards: int
 
     def __post_init__(self) -> None:
-        checks.whole("shards", self.shards, 1)
+        check_whole("shards", self.shards, 1)
 
     def _rule(self, seed: int, classes: tuple[str, ...]) -> Rule:
         names, n = self._names, self.shards
@@ -39,8 +39,8 @@ class RandomDegree(_Numbered):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        checks.whole("degree", self.degree, 0, self.shards - 1)
-        checks.whole("graph_seed", self.graph_seed, 0)
+        check_whole("degree", self.degree, 0, self.shards - 1)
+        check_whole("graph_seed", self.graph_seed, 0)
 
     def graph(self, present: Iterable[str]) -> ShardGraph:
         """All n shards, with the edges that were drawn."""

@@ -1,6 +1,12 @@
-"""The shard graph: which shard's adapter may learn from which, and who is touched when a shard changes."""
+"""The shard graph: which shard's adapter may learn from which, and who is touched when a shard changes.
+
+What names and numbers must hold before they may shape a graph.
+
+Edges between shards: pairs (i, j), some of them private, checked and laid out by shard.
+"""
 
 import math
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -8,8 +14,6 @@ from typing import Any
 
 from shardgraph.digest import canonical_json, digest
 from shardgraph.errors import GraphError, some
-from shardgraph.graph import checks
-from shardgraph.graph.edges import adjacency, checked, private_neighbours, weighed
 from shardgraph.graph.refined import RefinedGraph
 
 
@@ -46,7 +50,7 @@ class ShardGraph:
     epsilon: float = math.inf
 
     def __post_init__(self) -> None:
-        shards = tuple(sorted(checks.names(self.shards)))
+        shards = tuple(sorted(check_names(self.shards)))
         object.__setattr__(self, "shards", shards)
         object.__setattr__(self, "edges", checked(self.edges, set(shards)))
         object.__setattr__(self, "private", checked(self.private, set(shards)))
@@ -100,7 +104,7 @@ class ShardGraph:
     def refined(self, labels: Mapping[str, Collection[str]]) -> RefinedGraph:
         """The graph over (shard, label) given the labels that occur in each shard, L(S) in the paper."""
         self._known(labels)
-        sets = {shard: frozenset(checks.names(labels.get(shard, ()), "label")) for shard in self.shards}
+        sets = {shard: frozenset(check_names(labels.get(shard, ()), "label")) for shard in self.shards}
         return RefinedGraph(labels=sets, outbound=self._outbound)
 
     @property
@@ -182,3 +186,94 @@ class ShardGraph:
         if unknown:
             raise GraphError(f"shards must be in the graph, got {some(unknown)}")
         return asked
+
+
+def check_names(values: Iterable[str], what: str = "shard") -> tuple[str, ...]:
+    """The names as a tuple, if they are distinct strings that are not empty and can be written as UTF-8."""
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise GraphError(f"{what} names must be a list of strings, got {values!r}")
+    given = tuple(values)
+    odd = [name for name in given if not isinstance(name, str)]
+    if odd:
+        raise GraphError(f"{what} names must be strings, got {odd[0]!r} ({type(odd[0]).__name__})")
+    if "" in given:
+        raise GraphError(f"{what} names must not be empty, got ''")
+    if len(set(given)) < len(given):
+        twice = sorted(name for name, times in Counter(given).items() if times > 1)
+        raise GraphError(f"{what} names must be unique, got {some(twice)} more than once")
+    _check_utf8(given, what)
+    return given
+
+
+def check_whole(what: str, value: int, least: int, most: int | None = None) -> int:
+    """The value, if it is a whole number from `least` to `most`."""
+    wanted = f"at least {least}" if most is None else f"from {least} to {most}"
+    fits = isinstance(value, int) and not isinstance(value, bool)
+    if not fits or value < least or (most is not None and value > most):
+        raise GraphError(f"{what} must be a whole number {wanted}, got {value!r}")
+    return value
+
+
+def _check_utf8(given: tuple[str, ...], what: str) -> None:
+    try:
+        "".join(given).encode()
+    except UnicodeEncodeError:
+        bad = [name for name in given if any("\ud800" <= letter <= "\udfff" for letter in name)]
+        raise GraphError(f"{what} names must be valid text, got {some(bad)}") from None
+
+
+def adjacency(shards: Iterable[str], edges: Iterable[tuple[str, str]]) -> dict[str, frozenset[str]]:
+    """For every shard, itself and those that its edges lead to."""
+    found = {shard: {shard} for shard in shards}
+    for i, j in edges:
+        found[i].add(j)
+    return {shard: frozenset(reached) for shard, reached in found.items()}
+
+
+def private_neighbours(edges: Iterable[tuple[str, str]]) -> dict[str, frozenset[str]]:
+    """For every shard with private edges, those that they lead to."""
+    found: dict[str, set[str]] = {}
+    for i, j in edges:
+        found.setdefault(i, set()).add(j)
+    return {shard: frozenset(read) for shard, read in found.items()}
+
+
+def weighed(edges: Iterable[Any]) -> tuple[Any, Any, float]:
+    """Edges as JSON has them, [i, j] or [i, j, epsilon]: all of them, the private ones, and their one epsilon."""
+    plain, private, weights = [], [], set()
+    for edge in edges:
+        if not isinstance(edge, list | tuple) or len(edge) != 3:
+            plain.append(edge)
+            continue
+        *pair, weight = edge
+        if isinstance(weight, bool) or not isinstance(weight, int | float):
+            raise GraphError(f"the weight of an edge must be its epsilon, a number, got {edge!r}")
+        private.append(tuple(pair))
+        weights.add(float(weight))
+    if len(weights) > 1:
+        found = some(map(str, sorted(weights)))
+        raise GraphError(f"private edges must have one epsilon, a sample's loss to the whole model; got {found}")
+    known = set(_named(plain))
+    if both := [pair for pair in _named(private) if pair in known]:
+        raise GraphError(f"an edge must be plain or private, got {both[0]!r} as both")
+    return plain + private, private, weights.pop() if weights else math.inf
+
+
+def _named(edges: Iterable[Any]) -> list[tuple[str, ...]]:
+    """Those of the edges that are made of names."""
+    lists = [tuple(edge) for edge in edges if isinstance(edge, list | tuple)]
+    return [edge for edge in lists if all(isinstance(end, str) for end in edge)]
+
+
+def checked(edges: Iterable[tuple[str, str]], known: set[str]) -> frozenset[tuple[str, str]]:
+    """The edges between two different shards, if all of them join known ones."""
+    return frozenset((i, j) for i, j in (_pair(edge, known) for edge in edges) if i != j)
+
+
+def _pair(edge: Any, known: set[str]) -> tuple[str, str]:
+    if not isinstance(edge, list | tuple) or len(edge) != 2:
+        raise GraphError(f"an edge must be a pair of shard names, got {edge!r}")
+    for end in edge:
+        if not isinstance(end, str) or end not in known:
+            raise GraphError(f"an edge must join two shards of the graph, got {edge!r}: no shard {end!r}")
+    return edge[0], edge[1]

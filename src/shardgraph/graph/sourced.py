@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from shardgraph.errors import GraphError
-from shardgraph.graph import checks, topologies
+from shardgraph.graph import topologies
 from shardgraph.graph.placement import Rule, Topology, fixed, required
-from shardgraph.graph.shards import ShardGraph
+from shardgraph.graph.shards import ShardGraph, check_names
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class BySource(Topology):
     safe: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "safe", tuple(sorted(checks.names(self.safe, "safe source"))))
+        object.__setattr__(self, "safe", tuple(sorted(check_names(self.safe, "safe source"))))
 
     def graph(self, present: Iterable[str]) -> ShardGraph:
         """The shards present, with edges to those of them that are safe."""

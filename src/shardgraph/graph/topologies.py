@@ -4,8 +4,7 @@ from collections.abc import Iterable
 
 from shardgraph.digest import generator
 from shardgraph.errors import GraphError
-from shardgraph.graph import checks
-from shardgraph.graph.shards import ShardGraph
+from shardgraph.graph.shards import ShardGraph, check_names, check_whole
 
 MOST_EDGES = 5_000_000
 """Beyond this a graph would take more than half a gigabyte; a clique of m shards has m (m - 1) edges."""
@@ -17,7 +16,7 @@ def isolated(names: Iterable[str]) -> ShardGraph:
     >>> [group.members for group in isolated(["b", "a"]).groups()]
     [('a',), ('b',)]
     """
-    return ShardGraph(checks.names(names))
+    return ShardGraph(check_names(names))
 
 
 def cliques(parts: Iterable[Iterable[str]]) -> ShardGraph:
@@ -27,9 +26,9 @@ def cliques(parts: Iterable[Iterable[str]]) -> ShardGraph:
     >>> [group.neighbourhood for group in graph.groups()]
     [('a', 'b'), ('c',)]
     """
-    kept = [checks.names(part) for part in parts]
+    kept = [check_names(part) for part in parts]
     _check_room(sum(len(part) * (len(part) - 1) for part in kept))
-    names = checks.names(name for part in kept for name in part)
+    names = check_names(name for part in kept for name in part)
     return ShardGraph(names, frozenset((i, j) for part in kept for i in part for j in part if i != j))
 
 
@@ -49,7 +48,7 @@ def safe_shard(names: Iterable[str], safe: Iterable[str]) -> ShardGraph:
     >>> sorted(graph.neighbourhood("ann")), sorted(graph.neighbourhood("web"))
     (['ann', 'web'], ['web'])
     """
-    kept, read = checks.names(names), checks.names(safe)
+    kept, read = check_names(names), check_names(safe)
     _check_room(len(kept) * len(read))
     return ShardGraph(kept, frozenset((i, j) for i in kept for j in read))
 
@@ -61,8 +60,8 @@ def random_degree(names: Iterable[str], degree: int, seed: int) -> ShardGraph:
     >>> [len(graph.neighbourhood(shard)) for shard in graph.shards]
     [3, 3, 3, 3]
     """
-    kept = sorted(checks.names(names))
-    checks.whole("degree", degree, 0, max(len(kept) - 1, 0))
+    kept = sorted(check_names(names))
+    check_whole("degree", degree, 0, max(len(kept) - 1, 0))
     _check_room(len(kept) * degree)
     return ShardGraph(tuple(kept), frozenset((i, j) for i in kept for j in _drawn(kept, i, degree, seed)))
 
@@ -112,7 +111,7 @@ def numbered_names(n: int) -> tuple[str, ...]:
 
 
 def _numbers(what: str, n: int) -> list[str]:
-    width = len(str(checks.whole(what, n, 1) - 1))
+    width = len(str(check_whole(what, n, 1) - 1))
     return [f"{i:0{width}d}" for i in range(n)]
 
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shardgraph.data.tensorfile import pack, pack_strings, unpack, unpack_strings
 from shardgraph.digest import Raw, digest
+from shardgraph.storage.tensorfile import pack, pack_strings, unpack, unpack_strings
 
 
 @dataclass(frozen=True)

@@ -10,16 +10,90 @@ variance 1 / c. Half the square of the score is how likely class k is under the 
 for what all classes share). A large c gives the textbook's discriminant (a = 1), c = 0 the paper's cosine, by Sigma.
 
 To forget, integers are subtracted and this is solved again: nothing is downdated, so nothing is remembered.
+
+How far to shrink the shared covariance towards a sphere, told by the same sums that it comes from.
+
+Were every class a Gaussian with the shared covariance, the sums alone would tell how often the discriminant, shrunk by
+s, takes a new sample of class k for one of class j: Phi(-margin / noise), where
+
+    H = ((1 - s) Sigma + s tr(Sigma) / F I)^-1    d = mu_k - mu_j    h = (1 - s) tr(H Sigma) / (n - K)
+    margin = d' H d / 2 - tr(H Sigma) / (1 - h) / n_k    noise = sqrt(d' H Sigma H d) / (1 - h)
+
+What is subtracted, and the divisions by 1 - h, take back how well Sigma and mu fit the samples they were measured on
+(the leverage of a sample, as in leave-one-out; Zollanvari and Dougherty's estimator of a regularised discriminant's
+error). Classes have heavier tails than Gaussians: the noise counts half as much again. All this is looked at on a block
+of few features, where it takes a moment, and carried to all F of them by
+
+    odds(s) = odds(s of the block) * 12 min(F / (n - K), 0.6)^1.5
+
+whose constants were chosen on held-out parts of training data, as is told in docs/experiments.md.
 """
 
+import math
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from shardgraph.data.samples import Samples
 from shardgraph.learn.prototypes import SCALE, Prototypes, describe
-from shardgraph.learn.shrinkage import chosen
+from shardgraph.storage.samples import Samples
+
+BLOCK = 384  # features of each kind that are looked at
+CLASSES = 512  # classes that are looked at
+TAILS = 1.5
+ODDS = [math.exp(x / 2) for x in range(-20, 9)]
+LEAST, MOST = 1e-4, 99.0  # odds
+
+
+def chosen(square: Tensor, means: Tensor, counts: Tensor, wide: int) -> float:
+    """The shrinkage for these sums.
+
+    square  [F, F]  the sum of outer products, the upper triangle alone
+    means   [K, F]  of the classes, counts [K] their samples
+    wide    how many of the F are features of tokens; they come last
+    """
+    features, freedom = len(square), max(float(counts.sum()) - len(counts), 1.0)
+    pooled = features - wide
+    rows = torch.cat([_spread(pooled, BLOCK), torch.arange(pooled, min(pooled + BLOCK, features))])
+    within = square[rows][:, rows].triu()
+    within = within + within.triu(1).T - (means[:, rows] * counts[:, None]).T @ means[:, rows]
+    some = _spread(len(means), CLASSES)
+    errors = predicted_errors(within / freedom, means[some][:, rows], counts[some], freedom, ODDS)
+    best = ODDS[errors.index(min(errors))]
+    odds = min(max(best * 12 * min(features / freedom, 0.6) ** 1.5, LEAST), MOST)
+    return odds / (1 + odds)
+
+
+def predicted_errors(within: Tensor, means: Tensor, counts: Tensor, freedom: float, odds: list[float]) -> list[float]:
+    """The share of errors a Gaussian model predicts, for every shrinkage; `within` has `freedom` degrees of it."""
+    values, vectors = torch.linalg.eigh(within)
+    values.clamp_(min=0)
+    turned = means @ vectors
+    sphere = max(float(values.mean()), 1e-300)
+    return [_predicted(values, turned, counts, freedom, sphere, x / (1 + x)) for x in odds]
+
+
+def _predicted(values: Tensor, means: Tensor, counts: Tensor, freedom: float, sphere: float, shrinkage: float) -> float:
+    inverse = 1 / ((1 - shrinkage) * values + shrinkage * sphere)
+    trace = float((inverse * values).sum())
+    unseen = 1 - (1 - shrinkage) * trace / freedom
+    margins = _distances(means, inverse) / 2 - (trace / unseen / counts)[:, None]
+    noise = _distances(means, inverse.square() * values).clamp_(min=1e-300).sqrt_() / unseen
+    right = torch.special.log_ndtr(margins / (TAILS * noise)).fill_diagonal_(0)
+    return 1 - float(counts @ right.sum(dim=1).exp() / counts.sum())
+
+
+def _distances(means: Tensor, weights: Tensor) -> Tensor:
+    """(mu_k - mu_j)' diag(weights) (mu_k - mu_j), for all pairs of classes [K, K]."""
+    products = (means * weights) @ means.T
+    squares = products.diagonal()
+    return squares[:, None] + squares[None] - 2 * products
+
+
+def _spread(count: int, most: int) -> Tensor:
+    """At most `most` of `count` places, evenly."""
+    return torch.arange(0, count, max(-(-count // most), 1))
+
 
 PRIOR = 0.4  # c, in units of the mean g_k; chosen on held-out parts of training data
 

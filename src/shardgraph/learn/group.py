@@ -2,26 +2,31 @@
 
 No clock, no global state, no other group. The same call gives the same bytes in any process, on any
 executor and in any company, under one numerics fingerprint.
+
+Losses over the adapters of one group, with their gradients in closed form.
+
+A sample whose label has no adapter in the group has target -1: for "bce" it is a negative of every
+adapter, for "ce" it belongs to a background whose logit is fixed at 0.
+
+AdamW with a cosine schedule, on one flat tensor and with no state that outlives a group's training.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from shardgraph.data.samples import Samples
 from shardgraph.digest import generator
 from shardgraph.learn import inca
 from shardgraph.learn.adapters import Adapters
-from shardgraph.learn.attention import frozen_attention, layer_norm
-from shardgraph.learn.losses import loss_gradient
+from shardgraph.learn.inca import frozen_attention, layer_norm
 from shardgraph.learn.numerics import own_numerics
-from shardgraph.learn.optimiser import AdamW, cosine
 from shardgraph.learn.recipe import Recipe
-
-ALGORITHM = 1  # raise when training would give other bytes
+from shardgraph.storage.samples import Samples
 
 
 @dataclass(frozen=True)
@@ -136,3 +141,58 @@ def _train_linear(
         grad = loss_gradient(batch @ parameters.T, targets[rows], recipe.loss, background)
         optimiser.step(grad.T @ batch, lr)
     return parameters[:, :-1].contiguous(), parameters[:, -1].contiguous()
+
+
+def loss_gradient(logits: Tensor, targets: Tensor, loss: Literal["ce", "bce"], background: bool) -> Tensor:
+    """d loss / d logits [B, C], the loss being the mean over the batch (summed over adapters for "bce")."""
+    if loss == "bce":
+        probabilities = torch.sigmoid(logits)
+    elif background:
+        probabilities = torch.softmax(torch.nn.functional.pad(logits, (0, 1)), dim=1)[:, :-1]
+    else:
+        probabilities = torch.softmax(logits, dim=1)
+    hot = targets.unsqueeze(1) == torch.arange(logits.shape[1], device=logits.device)
+    return (probabilities - hot.to(logits.dtype)) / len(logits)
+
+
+def loss_value(logits: Tensor, targets: Tensor, loss: Literal["ce", "bce"], background: bool) -> Tensor:
+    """The loss whose gradient `loss_gradient` gives; for tests and reports."""
+    hot = (targets.unsqueeze(1) == torch.arange(logits.shape[1], device=logits.device)).to(logits.dtype)
+    if loss == "bce":
+        total = torch.nn.functional.binary_cross_entropy_with_logits(logits, hot, reduction="sum")
+        return total / len(logits)
+    if background:
+        logits = torch.nn.functional.pad(logits, (0, 1))
+        targets = torch.where(targets < 0, logits.shape[1] - 1, targets)
+    return torch.nn.functional.cross_entropy(logits, targets)
+
+
+BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
+
+
+def cosine(lr: float, step: int, steps: int) -> float:
+    """The learning rate of `step` (from 0): half a cosine from `lr` down towards 0."""
+    return lr * 0.5 * (1 + math.cos(math.pi * step / steps))
+
+
+@dataclass
+class AdamW:
+    """Decoupled weight decay and bias-corrected moments, as torch.optim.AdamW."""
+
+    parameters: Tensor
+    weight_decay: float
+
+    def __post_init__(self) -> None:
+        self.mean = torch.zeros_like(self.parameters)
+        self.square = torch.zeros_like(self.parameters)
+        self.steps = 0
+
+    def step(self, grad: Tensor, lr: float) -> None:
+        """Move the parameters once, in place."""
+        self.steps += 1
+        self.mean.lerp_(grad, 1 - BETA1)
+        self.square.mul_(BETA2).addcmul_(grad, grad, value=1 - BETA2)
+        scale = math.sqrt(1 - BETA2**self.steps)
+        denominator = self.square.sqrt().div_(scale).add_(EPSILON)
+        self.parameters.mul_(1 - lr * self.weight_decay)
+        self.parameters.addcdiv_(self.mean, denominator, value=-lr / (1 - BETA1**self.steps))

@@ -6,9 +6,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, HTTPException, Path, Query
 from fastapi.responses import JSONResponse
 
-from shardgraph.forget import queue
-from shardgraph.forget.queue import Entry, Submission
-from shardgraph.forget.request import ForgetRequest
+from shardgraph.forget.erase.request import ForgetRequest
+from shardgraph.forget.queue import queue
+from shardgraph.forget.queue.queue import Entry, Submission
 from shardgraph.service.access import Asker, Operator, Reader, TheOffice
 from shardgraph.service.office import Office
 from shardgraph.service.owning import as_seen, check_owned, nonces_for, own_only

@@ -7,9 +7,9 @@ import threading
 from pathlib import Path
 from typing import Any, Protocol
 
-from shardgraph.data.catalogue import Catalogue
 from shardgraph.service.logs import log, place_of
 from shardgraph.service.office import Office
+from shardgraph.storage.database import Catalogue
 
 LOOK, LATER = 0.05, 5.0  # seconds between two looks at the catalogue, and at most between two that fail
 RESTART = 1.0  # seconds, at least, between two starts of a worker

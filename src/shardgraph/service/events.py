@@ -10,8 +10,8 @@ from anyio import to_thread
 from fastapi import APIRouter, Header, Request
 from fastapi.responses import StreamingResponse
 
-from shardgraph.forget import queue
-from shardgraph.forget.queue import Entry
+from shardgraph.forget.queue import queue
+from shardgraph.forget.queue.queue import Entry
 from shardgraph.service.access import Reader, TheOffice
 from shardgraph.service.asking import REFUSED, Number, entry_for
 from shardgraph.service.office import Office

@@ -5,16 +5,16 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from shardgraph.data.backbones.base import Backbone
-from shardgraph.data.embedding import embed
-from shardgraph.data.readers.arrayfiles import parse_arrays
-from shardgraph.data.readers.arrays import samples_from
-from shardgraph.data.records import EMBEDDING, UNLABELLED, Payload, Record
-from shardgraph.data.samples import Samples, concatenate
+from shardgraph.embedding.backbones.base import Backbone
+from shardgraph.embedding.pipeline import embed
+from shardgraph.embedding.readers.arrayfiles import parse_arrays
+from shardgraph.embedding.readers.arrays import samples_from
+from shardgraph.embedding.records import EMBEDDING, UNLABELLED, Payload, Record
 from shardgraph.errors import InputError
-from shardgraph.forget.arrivals import the_backbone
 from shardgraph.forget.config import Config
+from shardgraph.forget.intake.embed import the_backbone
 from shardgraph.service.schemas import MOST_SAMPLES, MOST_TOKENS, MOST_TOKENS_EACH, Embeddings
+from shardgraph.storage.samples import Samples, concatenate
 
 Shapes = Mapping[str, tuple[int, ...]]
 MOST_BYTES = 256 << 20  # of arrays, once they are unpacked

@@ -9,9 +9,9 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from shardgraph.errors import ShardgraphError
-from shardgraph.forget import queue
-from shardgraph.forget.build import wanted_groups
-from shardgraph.forget.manifest import Manifest
+from shardgraph.forget.build.build import wanted_groups
+from shardgraph.forget.build.manifest import Manifest
+from shardgraph.forget.queue import queue
 from shardgraph.service.office import Office
 from shardgraph.service.timing import quantile, seconds_to_forget
 

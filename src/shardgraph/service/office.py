@@ -18,12 +18,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from shardgraph.errors import InputError, ShardgraphError, WorkspaceBusy
-from shardgraph.forget import queue
-from shardgraph.forget.batch import due
 from shardgraph.forget.config import Config
-from shardgraph.forget.queue import Entry, Submission
-from shardgraph.forget.serving import served_key
-from shardgraph.forget.verify import Verification
+from shardgraph.forget.proof.verify import Verification
+from shardgraph.forget.queue import queue
+from shardgraph.forget.queue.batch import due
+from shardgraph.forget.queue.queue import Entry, Submission
+from shardgraph.forget.views.served import served_key
 from shardgraph.forget.workspace import Workspace
 from shardgraph.learn.ensemble import Model
 from shardgraph.service.places import Places, Together

@@ -4,11 +4,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from shardgraph.errors import UnknownSample
-from shardgraph.forget import queue
-from shardgraph.forget.certificate import opens
-from shardgraph.forget.plan import selected
-from shardgraph.forget.queue import Entry
-from shardgraph.forget.request import ForgetRequest
+from shardgraph.forget.erase.plan import selected
+from shardgraph.forget.erase.request import ForgetRequest
+from shardgraph.forget.proof.certificate import opens
+from shardgraph.forget.queue import queue
+from shardgraph.forget.queue.queue import Entry
 from shardgraph.forget.workspace import Workspace
 from shardgraph.service.tokens import OWNER, Caller
 

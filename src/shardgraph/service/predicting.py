@@ -8,8 +8,7 @@ from anyio import CapacityLimiter, to_thread
 from fastapi import APIRouter, File, HTTPException, Query, Request, UploadFile
 from fastapi.responses import JSONResponse
 
-from shardgraph.data.records import IMAGE, TEXT
-from shardgraph.data.samples import Samples
+from shardgraph.embedding.records import IMAGE, TEXT
 from shardgraph.errors import InputError, WorkspaceError
 from shardgraph.forget.config import Config
 from shardgraph.learn.ensemble import Model
@@ -19,6 +18,7 @@ from shardgraph.service.office import Office
 from shardgraph.service.problems import documented
 from shardgraph.service.schemas import Embeddings, Predictions, Texts
 from shardgraph.service.tokens import CONSUMER, Caller
+from shardgraph.storage.samples import Samples
 
 AT_ONCE = 2  # forward passes side by side
 MOST_FILES = 256

@@ -5,8 +5,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from shardgraph.forget.queue import Entry
-from shardgraph.forget.request import ForgetRequest
+from shardgraph.forget.erase.request import ForgetRequest
+from shardgraph.forget.queue.queue import Entry
 
 MOST_NAMES, MOST_SAMPLES = 10_000, 4096
 MOST_TOKENS, MOST_TOKENS_EACH = 65_536, 4096  # of a call, and of one of its samples

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from shardgraph.errors import WorkspaceBusy
-from shardgraph.forget.serving import Key
+from shardgraph.forget.views.served import Key
 from shardgraph.learn.ensemble import Model
 
 

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from shardgraph.data.catalogue import Catalogue
+from shardgraph.storage.database import Catalogue
 
 RECENT = 1000  # requests that count
 

@@ -11,9 +11,9 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from shardgraph.data.catalogue import Catalogue
 from shardgraph.errors import InputError
-from shardgraph.forget.queue import now
+from shardgraph.forget.queue.queue import now
+from shardgraph.storage.database import Catalogue
 
 OWNER, OPERATOR, CONSUMER, AUDITOR = "owner", "operator", "consumer", "auditor"
 ROLES = (OWNER, OPERATOR, CONSUMER, AUDITOR)

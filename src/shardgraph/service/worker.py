@@ -15,8 +15,8 @@ from pathlib import Path
 
 from shardgraph.errors import ShardgraphError, WorkspaceBusy
 from shardgraph.forget.config import Config
-from shardgraph.forget.history import measure
-from shardgraph.forget.serving import served_key
+from shardgraph.forget.queue.statistics import measure
+from shardgraph.forget.views.served import served_key
 from shardgraph.forget.workspace import Workspace
 from shardgraph.service.logs import log, place_of
 

@@ -6,8 +6,8 @@ import shutil
 import pytest
 from playwright.sync_api import expect
 
-from shardgraph.forget.queue import Submission
-from shardgraph.forget.request import ForgetRequest
+from shardgraph.forget.erase.request import ForgetRequest
+from shardgraph.forget.queue.queue import Submission
 from shardgraph.forget.workspace import Workspace
 from shardgraph.service.pages.sessions import Sessions
 from shardgraph.service.tokens import ROLES, create_token

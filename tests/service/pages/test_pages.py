@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from PIL import Image
 
-from shardgraph.forget.history import costs, measure, measurements
+from shardgraph.forget.queue.statistics import costs, measure, measurements
 from shardgraph.forget.workspace import Workspace
 from shardgraph.service.pages.drawing import elements
 from shardgraph.service.pages.originals import Originals

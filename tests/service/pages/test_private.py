@@ -4,9 +4,9 @@ import pytest
 
 from shardgraph.forget.workspace import Workspace
 from shardgraph.graph import BySource
-from shardgraph.learn.private.budget import PAPER
-from shardgraph.learn.private.recipe import PrivateRecipe
-from shardgraph.learn.private.terms import PrivacyTerms
+from shardgraph.learn.private.accounting.budget import PAPER
+from shardgraph.learn.private.accounting.terms import PrivacyTerms
+from shardgraph.learn.private.private_recipe import PrivateRecipe
 from shardgraph.learn.recipe import Recipe
 from tests.service.conftest import BY_SOURCE, ROWS
 from tests.service.pages.conftest import forget, preview

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from shardgraph.forget.portrait import Portrait
+    from shardgraph.forget.views.graph_view import Portrait
 
 REBUILT, GONE = "rebuilt", "gone"
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from shardgraph.cli.report.content import GONE, REBUILT
 
 if TYPE_CHECKING:
-    from shardgraph.forget.portrait import Portrait, ShardPortrait
+    from shardgraph.forget.views.graph_view import Portrait, ShardPortrait
 
 WIDTH, COLOURS = 420, 8
 MIDDLE = (WIDTH / 2, 195.0)  # of the wheel

@@ -1,4 +1,9 @@
-"""A group to train as a task that can travel, and the one way to do it."""
+"""A group to train as a task that can travel, and the one way to do it.
+
+Which executor a piece of work gets when nobody says, and what can go to a GPU.
+
+One group after the other, in this process.
+"""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -7,17 +12,18 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+import torch
 
-from shardgraph.data import shardfile
-from shardgraph.data.files import read_file
-from shardgraph.data.samples import Samples, concatenate
-from shardgraph.data.staging import fetch, is_remote, size_of
+from shardgraph.cluster.staging import fetch, is_remote, size_of
 from shardgraph.digest import digest
-from shardgraph.errors import DamagedFile, WorkspaceError
+from shardgraph.errors import ConfigError, DamagedFile, WorkspaceError
 from shardgraph.learn.group import train_group
-from shardgraph.learn.private.recipe import PrivateRecipe
-from shardgraph.learn.private.train import train_private_group
+from shardgraph.learn.inca import WIDTHS
+from shardgraph.learn.private.private_recipe import PrivateRecipe
+from shardgraph.learn.private.training.private_group import train_private_group
 from shardgraph.learn.recipe import Recipe
+from shardgraph.storage.files import read_file
+from shardgraph.storage.samples import Samples, concatenate, unpack_samples
 
 
 @dataclass(frozen=True)
@@ -116,7 +122,7 @@ def run_task(task: GroupTask) -> GroupResult:
 
 def _train_private(task: GroupTask, privacy: PrivateRecipe) -> Trained:
     """Train a group that has private edges; its shard is one owner of all its adapters."""
-    from shardgraph.learn.private.secure import SecureNoise  # cryptography, which no other training needs
+    from shardgraph.learn.private.training.secure import SecureNoise  # cryptography, which no other training needs
 
     direct, classes = load_task(task)
     others = concatenate(_load(path, expected) for path, expected in task.private)
@@ -156,4 +162,50 @@ def _load(path: str, expected: str) -> Samples:
     raw = fetch(path) if is_remote(path) else read_file(Path(path))
     if digest(raw) != expected:
         raise DamagedFile(f"{path} is torn or was changed: restore it from a backup")
-    return shardfile.from_bytes(raw)
+    return unpack_samples(raw)
+
+
+FEW = 6  # a worker's start costs about as much as training a few small groups
+SMALL = 32 << 20  # bytes of samples that are trained here rather than in workers
+
+
+def best_device() -> str:
+    """The GPU if there is one."""
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def on_gpu(dims: tuple[int, int] | None, recipe: Recipe) -> bool:
+    """Whether the GPU's kernels cover this recipe; others train on the CPU."""
+    covered = recipe.adapter == "inca" and recipe.projection == "identity"
+    return covered and dims is not None and dims[0] // recipe.head_count(dims[0]) in WIDTHS
+
+
+def choose_executor(
+    tasks: Sequence[GroupTask], workers: int | None = None, device: str = "cpu", gpu_memory: int | None = None
+) -> Executor:
+    """The GPU where that is the device; else processes, one per core, for many groups, this process for a few.
+
+    Among executors of one device the bytes are the same.
+    """
+    if device == "cuda":
+        if not torch.cuda.is_available():
+            raise ConfigError("device 'cuda' was asked for, or built the model, but there is no GPU here")
+        from shardgraph.learn.executors.gpu import GpuExecutor  # needs Triton, which only comes with a GPU
+
+        return GpuExecutor(gpu_memory)
+    if workers is None:
+        here = len(tasks) == 1 or (len(tasks) <= FEW and sum(map(task_bytes, tasks)) <= SMALL)
+        workers = 1 if here else os.cpu_count() or 1
+    if workers <= 1:
+        return SerialExecutor()
+    from shardgraph.learn.executors.processes import ProcessExecutor  # which needs the tasks above
+
+    return ProcessExecutor(workers)
+
+
+class SerialExecutor:
+    """Runs tasks here, in order."""
+
+    def run(self, tasks: Sequence[GroupTask]) -> Iterator[GroupResult]:
+        """The results, one by one."""
+        return (run_task(task) for task in tasks)

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import torch
 
-from shardgraph.learn.cuda.train import train_groups
+from shardgraph.learn.cuda.training import train_groups
 from shardgraph.learn.executors.base import GroupResult, GroupTask, Trained, load_task, train_task, waves, write_result
 from shardgraph.learn.group import GroupInputs
 from shardgraph.learn.recipe import Recipe

@@ -58,7 +58,7 @@ class _Worker:
         paths = os.pathsep.join(p for p in sys.path if p)
         threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "shardgraph.learn.executors.worker"],
+            [sys.executable, "-m", "shardgraph.learn.executors.process_worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, **threads, "PYTHONPATH": paths},

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import torch
 
-from shardgraph.data.cluster import Cluster, Unfit
-from shardgraph.data.staging import Staging, is_remote
+from shardgraph.cluster.cluster import Cluster, Unfit
+from shardgraph.cluster.staging import Staging, is_remote
 from shardgraph.errors import ConfigError, FingerprintError, WorkspaceError
 from shardgraph.learn.executors.base import (
     GroupResult,
@@ -26,7 +26,7 @@ from shardgraph.learn.executors.base import (
     waves,
     write_result,
 )
-from shardgraph.learn.fingerprint import Numerics, difference, fingerprint
+from shardgraph.learn.numerics import Numerics, difference, fingerprint
 
 WORKING_SET = 6  # times a task's files: as read, in float32, projected, and a batch's products
 GPU_WAVE = 8 << 30  # bytes of files that go to a GPU in one call, at most

@@ -7,9 +7,8 @@ from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import JSONResponse
 
 from shardgraph.errors import WorkspaceError
-from shardgraph.forget.manifest import Manifest
-from shardgraph.forget.portrait import Portrait
-from shardgraph.forget.shardview import ShardView, shard_view
+from shardgraph.forget.build.manifest import Manifest
+from shardgraph.forget.views.graph_view import Portrait, ShardView, shard_view
 from shardgraph.service.access import TheOffice
 from shardgraph.service.office import Office
 from shardgraph.service.pages.rendering import PREFIX, render, visible

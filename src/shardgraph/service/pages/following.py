@@ -6,8 +6,8 @@ from anyio import to_thread
 from fastapi import APIRouter, Header, Path, Query, Request, Response
 from fastapi.responses import RedirectResponse
 
-from shardgraph.forget import queue
-from shardgraph.forget.queue import Entry
+from shardgraph.forget.queue import queue
+from shardgraph.forget.queue.queue import Entry
 from shardgraph.service.access import TheOffice
 from shardgraph.service.asking import entry_for
 from shardgraph.service.events import stream

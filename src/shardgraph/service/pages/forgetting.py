@@ -11,9 +11,9 @@ from fastapi.responses import RedirectResponse
 from pydantic import ValidationError
 
 from shardgraph.errors import InputError
-from shardgraph.forget.finding import COLUMNS, find, forgotten_as
-from shardgraph.forget.history import measurements
-from shardgraph.forget.queue import Submission
+from shardgraph.forget.queue.queue import Submission
+from shardgraph.forget.queue.statistics import measurements
+from shardgraph.forget.views.search import COLUMNS, find, forgotten_as
 from shardgraph.service.access import TheOffice
 from shardgraph.service.asking import chosen, previewed
 from shardgraph.service.office import Office

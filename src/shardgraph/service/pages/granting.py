@@ -10,10 +10,9 @@ import numpy as np
 from fastapi import APIRouter, HTTPException, Query, Request, Response
 from fastapi.responses import RedirectResponse
 
-from shardgraph.data.samples import TEST, Samples
 from shardgraph.errors import InputError, WorkspaceBusy
-from shardgraph.forget.rights import Right, right_of, rights_by_consumer
-from shardgraph.forget.sources import terms_by_source
+from shardgraph.forget.intake.sources import terms_by_source
+from shardgraph.forget.rights.rights import Right, right_of, rights_by_consumer
 from shardgraph.forget.workspace import Workspace
 from shardgraph.service.access import TheOffice
 from shardgraph.service.office import Office
@@ -21,6 +20,7 @@ from shardgraph.service.pages.rendering import PREFIX, render
 from shardgraph.service.pages.visiting import Operator, Page, RightsReader, Sent, named, names, text
 from shardgraph.service.predicting import best
 from shardgraph.service.tokens import CONSUMER, OPERATOR, Caller
+from shardgraph.storage.samples import TEST, Samples
 
 HOME = f"{PREFIX}/rights"
 PATIENCE, PAUSE = 10.0, 0.1  # seconds to wait for the workspace's lock, and between two tries

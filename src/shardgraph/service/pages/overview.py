@@ -6,9 +6,9 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from shardgraph.forget.build import wanted_groups
-from shardgraph.forget.history import Measurement, costs, deadlines, measurements
-from shardgraph.forget.manifest import Manifest
+from shardgraph.forget.build.build import wanted_groups
+from shardgraph.forget.build.manifest import Manifest
+from shardgraph.forget.queue.statistics import Measurement, costs, deadlines, measurements
 from shardgraph.service.access import TheOffice
 from shardgraph.service.office import Office
 from shardgraph.service.pages.rendering import PREFIX, render

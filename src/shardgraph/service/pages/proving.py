@@ -8,10 +8,10 @@ from fastapi.responses import RedirectResponse
 from starlette.datastructures import FormData, UploadFile
 
 from shardgraph.errors import DamagedFile, InputError, ShardgraphError, VerificationError
-from shardgraph.forget import queue
-from shardgraph.forget.certificate import Certificate, check_certificate, opens
-from shardgraph.forget.queue import Entry
-from shardgraph.forget.verify import Check
+from shardgraph.forget.proof.certificate import Certificate, check_certificate, opens
+from shardgraph.forget.proof.verify import Check
+from shardgraph.forget.queue import queue
+from shardgraph.forget.queue.queue import Entry
 from shardgraph.service.access import TheOffice
 from shardgraph.service.asking import certified, entry_for
 from shardgraph.service.office import Office

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from shardgraph.data.catalogue import Catalogue
-from shardgraph.forget.finding import COLUMNS
+from shardgraph.forget.views.search import COLUMNS
 from shardgraph.service.tokens import OWNER, Caller
+from shardgraph.storage.database import Catalogue
 
 
 @dataclass(frozen=True)

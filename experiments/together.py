@@ -1,0 +1,19 @@
+"""Many groups in memory, trained on the device at hand: the GPU's kernels where they fit, else one by one."""
+
+from collections.abc import Iterator, Sequence
+
+from shardgraph.learn.adapters import Adapters
+from shardgraph.learn.executors import on_gpu
+from shardgraph.learn.group import GroupInputs, train_group
+from shardgraph.learn.recipe import Recipe
+
+
+def train_many(groups: Sequence[GroupInputs], recipe: Recipe, seed: int, device: str = "cpu") -> Iterator[Adapters]:
+    """The adapters of every group, in the order given; a group's bits do not depend on the others."""
+    if device == "cuda" and groups and on_gpu((groups[0].samples.tokens.shape[1], 0), recipe):
+        from shardgraph.learn.cuda.training import train_groups  # needs Triton, which only comes with a GPU
+
+        yield from train_groups(groups, recipe, seed, device)
+        return
+    for group in groups:
+        yield train_group(group.name, group.samples, group.classes, recipe, seed, group.start)

@@ -1,0 +1,145 @@
+"""Arrays: a person's own embeddings, from `.npz` (no pickles) or `.safetensors`.
+
+    tokens    [n, t, d] floats      token embeddings; or
+    features  [n, d]    floats      pooled vectors; at least one of the two must be there
+    mask      [n, t]    bool, int   optional: a token whose mask is zero is left out
+    labels    [n]       int, str    class names
+    ids, sources, subjects, splits  [n] int or str, optional
+    classes   [c]       str         optional: the names of integer labels
+
+With features alone, each is its sample's one token; with tokens alone, the feature is their mean,
+taken per sample in float64, so that no sample's bits depend on another's. A sample without an id is
+named by the digest of its own rows. safetensors holds no strings: there, any of the string columns
+may stand in the header's metadata as a JSON list under the same name.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from shardgraph.digest import digest
+from shardgraph.embedding.readers.arrayfiles import load_arrays
+from shardgraph.errors import InputError
+from shardgraph.storage.samples import TRAIN, Samples, cast, check
+
+
+def read_arrays(path: str | Path, dtype: str = "float16", *, labelled: bool = True) -> Samples:
+    """All samples of an array file, checked; tokens as `dtype`, features as float32.
+
+    Unless `labelled`, labels may be missing (each is then "?"), as for samples to predict.
+    """
+    arrays = load_arrays(Path(path))
+    if not labelled:
+        return samples_from(arrays, dtype)
+    _check_shapes(arrays)
+    return check(_samples(arrays, dtype))
+
+
+def samples_from(arrays: dict[str, np.ndarray], dtype: str = "float16") -> Samples:
+    """Samples to predict, out of arrays by name; a label that is missing is "?", and the same rows may come twice."""
+    rows = arrays.get("tokens", arrays.get("features", np.zeros(0)))
+    arrays = {"labels": np.full(len(rows) if rows.ndim else 0, "?")} | arrays
+    _check_shapes(arrays)
+    samples = _samples(arrays, dtype)
+    return check(samples if "ids" in arrays else replace(samples, ids=_apart(samples.ids)))
+
+
+def _apart(ids: tuple[str, ...]) -> tuple[str, ...]:
+    """The ids, with a number where one came before."""
+    seen: Counter[str] = Counter()
+    found = []
+    for name in ids:
+        seen[name] += 1
+        found.append(name if seen[name] == 1 else f"{name} ({seen[name]})")
+    return tuple(found)
+
+
+def _check_shapes(arrays: Mapping[str, np.ndarray]) -> None:
+    found = ", ".join(f"{name} {list(array.shape)}" for name, array in sorted(arrays.items())) or "none"
+    if "tokens" not in arrays and "features" not in arrays:
+        raise InputError(f"arrays must hold 'tokens' [n, t, d] or 'features' [n, d], found {found}")
+    if "labels" not in arrays:
+        raise InputError(f"arrays must hold 'labels' [n], found {found}")
+    first = arrays["tokens"] if "tokens" in arrays else arrays["features"]
+    n = len(first) if first.ndim else 0
+    if n == 0:
+        raise InputError(f"arrays must hold at least one sample, found {found}")
+    for name, array in arrays.items():
+        rank = {"tokens": 3, "features": 2, "mask": 2}.get(name, 1)
+        if array.ndim != rank or (name != "classes" and len(array) != n) or 0 in array.shape:
+            raise InputError(f"'{name}' must have {rank} dimensions and {n} rows, found {found}")
+        if rank > 1 and name != "mask" and not np.issubdtype(array.dtype, np.floating):
+            raise InputError(f"'{name}' must hold floats, got {array.dtype}")
+    if "mask" in arrays and ("tokens" not in arrays or arrays["mask"].shape != arrays["tokens"].shape[:2]):
+        raise InputError(f"'mask' must have the first two dimensions of 'tokens', found {found}")
+
+
+def _samples(part: Mapping[str, np.ndarray], dtype: str) -> Samples:
+    """The samples; every step works on one sample at a time or element by element."""
+    tokens = _token_rows(part)
+    lengths = [len(row) for row in tokens]
+    features = part["features"] if "features" in part else np.stack([_mean(row) for row in tokens])
+    n = len(tokens)
+    return Samples(
+        ids=_strings(part, "ids") or tuple(_row_id(part, i) for i in range(n)),
+        labels=_labels(part),
+        tokens=cast(np.concatenate(tokens), dtype, "tokens"),
+        offsets=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
+        features=cast(features, "float32", "features"),
+        sources=_strings(part, "sources"),
+        subjects=_strings(part, "subjects"),
+        splits=_strings(part, "splits") or (TRAIN,) * n,
+    )
+
+
+def _token_rows(part: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+    if "tokens" not in part:
+        return [row[None, :] for row in part["features"]]
+    if "mask" not in part:
+        return list(part["tokens"])
+    return [row[keep.astype(bool)] for row, keep in zip(part["tokens"], part["mask"], strict=True)]
+
+
+def _mean(tokens: np.ndarray) -> np.ndarray:
+    """The mean token in float64; zeros where no token is left, which `check` then reports."""
+    total = np.ascontiguousarray(tokens, dtype=np.float64).sum(axis=0)
+    return total / max(len(tokens), 1)
+
+
+def _labels(part: Mapping[str, np.ndarray]) -> tuple[str, ...]:
+    labels = part["labels"]
+    if "classes" not in part or not np.issubdtype(labels.dtype, np.integer):
+        return _strings(part, "labels")
+    names = _strings(part, "classes")
+    outside = [int(i) for i in labels if not 0 <= i < len(names)]
+    if outside:
+        raise InputError(f"integer labels must be from 0 to {len(names) - 1}, places in 'classes', got {outside[0]}")
+    return tuple(names[int(i)] for i in labels)
+
+
+def _strings(part: Mapping[str, np.ndarray], name: str) -> tuple[str, ...]:
+    """A column as strings; () where the file has none."""
+    if name not in part:
+        return ()
+    column = part[name]
+    if column.dtype.kind == "S":
+        try:
+            return tuple(value.decode() for value in column.tolist())
+        except UnicodeDecodeError as problem:
+            raise InputError(f"'{name}' must be text in UTF-8, got {problem.object[:40]!r}") from problem
+    if column.dtype.kind not in "Uiu":
+        raise InputError(f"'{name}' must hold integers or strings, got {column.dtype}")
+    return tuple(str(value) for value in column.tolist())
+
+
+def _row_id(part: Mapping[str, np.ndarray], i: int) -> str:
+    pieces: list[bytes | str] = []
+    for name in ("tokens", "mask", "features"):
+        if name in part:
+            row = np.ascontiguousarray(part[name][i])
+            little = row.astype(row.dtype.newbyteorder("<"), copy=False)
+            pieces += [name, little.dtype.str, str(little.shape), little.tobytes()]
+    return "sha256:" + digest(*pieces)

@@ -1,0 +1,57 @@
+"""Records: samples as a reader finds them, before a backbone has seen them."""
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from shardgraph.errors import InputError, check_text
+from shardgraph.storage.samples import TEST, TRAIN
+
+IMAGE, TEXT, EMBEDDING = "image", "text", "embedding"
+
+Payload = bytes | str | Path
+UNLABELLED = "?"  # the label of a sample that is only to be predicted
+
+
+@dataclass(frozen=True)
+class Record:
+    """One sample before embedding; `payload` is encoded image bytes, the path of an image file, or text.
+
+    `id` is the user's own where there is one, else `content_id(payload)`: the same content then has
+    the same id wherever it is read from. A path is read only when the record is embedded, so that a
+    list of a million records holds no pixels.
+    """
+
+    id: str
+    label: str
+    payload: Payload
+    source: str = ""
+    subject: str = ""
+    split: str = TRAIN
+
+    def __post_init__(self) -> None:
+        if not self.id:
+            raise InputError("every sample must have an id that is not empty")
+        if not self.label:
+            raise InputError(f"every sample must have a label that is not empty, {self.id!r} has none", [self.id])
+        if self.split not in (TRAIN, TEST):
+            raise InputError(f"split must be 'train' or 'test', got {self.split!r} for {self.id!r}", [self.id])
+        for name in ("id", "label", "source", "subject"):
+            check_text((getattr(self, name),), f"the {name} of a sample")
+        if isinstance(self.payload, str):
+            check_text((self.payload,), "a text")
+
+
+def content(payload: Payload) -> bytes:
+    """The bytes of a payload: the file's if it is a path, UTF-8 if it is text."""
+    if isinstance(payload, Path):
+        try:
+            return payload.read_bytes()
+        except OSError as problem:
+            raise InputError(f"a file must be readable, got {problem}") from problem
+    return payload.encode() if isinstance(payload, str) else payload
+
+
+def content_id(payload: Payload) -> str:
+    """The id of a sample that came without one: "sha256:" and the digest of its bytes, in hex."""
+    return "sha256:" + hashlib.sha256(content(payload)).hexdigest()

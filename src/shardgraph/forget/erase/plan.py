@@ -1,0 +1,219 @@
+"""The plan of a forget: what would be rebuilt and what it would cost. It reads, and changes nothing."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
+
+from shardgraph.errors import InputError, UnknownSample, some
+from shardgraph.forget.build.build import graph_over
+from shardgraph.forget.config import Config
+from shardgraph.forget.erase.request import KINDS, ForgetRequest
+from shardgraph.forget.privacy.charges import Book, Charge, Spending, spend
+from shardgraph.forget.proof.keys import Secrets
+from shardgraph.graph import Group, ShardGraph
+from shardgraph.storage.database import Row
+from shardgraph.storage.samples import TRAIN
+from shardgraph.storage.store import Store, shard_unit
+
+Held = Mapping[str, Counter[str]]  # how many samples of each label every file holds
+
+
+@dataclass(frozen=True)
+class ForgetPlan:
+    """Orders for a forget. `rows` leave; `groups` learned from them: withdrawn, then rebuilt if anything is left."""
+
+    request: ForgetRequest
+    rows: tuple[Row, ...]
+    groups: tuple[str, ...]
+    vanishing: tuple[str, ...]  # groups with nothing left to learn
+    adapters: int  # to rebuild
+    revisited: int  # samples that the rebuilding reads
+    share: float  # of the samples that a full retraining reads
+    classes: tuple[str, ...]  # classes that disappear
+    sources: tuple[str, ...]  # sources that disappear
+    gone: tuple[tuple[str, str], ...]  # what was named, and forgotten before
+    already: tuple[int, ...]  # the certificates of that
+    reads: tuple[str, ...]  # files of samples that are read: those rewritten, and those of the groups rebuilt
+    charges: tuple[Charge, ...] = ()  # to groups that used the rows privately, and stay
+    spending: Spending | None = None  # what that costs; None without private edges
+
+    def to_json(self) -> dict[str, Any]:
+        """The plan's figures, for a person or a script."""
+        return {
+            "samples": len(self.rows),
+            "groups_to_rebuild": len(self.groups) - len(self.vanishing),
+            "groups_that_vanish": len(self.vanishing),
+            "adapters_to_rebuild": self.adapters,
+            "samples_to_revisit": self.revisited,
+            "share_of_full_retraining": self.share,
+            "classes_that_disappear": list(self.classes),
+            "sources_that_disappear": list(self.sources),
+            "already_forgotten": list(self.already),
+        } | ({} if self.spending is None else {"privacy": self.spending.to_json()})
+
+
+def plan(store: Store, config: Config, secrets: Secrets, request: ForgetRequest) -> ForgetPlan:
+    """What `request` would do; an error if it names something that was never here."""
+    rows, before = selected(store, secrets, request)
+    held = {unit: Counter(labels) for unit, labels in store.catalogue.unit_labels().items()}
+    left = _left(held, rows)
+    affected, charges, spending = _reached(store, config, held, left, rows)
+    built = {name.removeprefix("group:") for (name,) in store.catalogue.all("SELECT name FROM built")}
+    learned = [group for group in affected if _learns(group, held) or group.name in built]
+    rebuilt = [group for group in learned if _learns(group, left)]
+    revisited = {unit for group in rebuilt for unit in map(shard_unit, _read(group)) if unit in left}
+    samples, whole = _training(left, revisited), _training(held, held)
+    return ForgetPlan(
+        request=request,
+        rows=rows,
+        groups=tuple(sorted(group.name for group in learned)),
+        vanishing=tuple(group.name for group in learned if group not in rebuilt),
+        adapters=sum(len(_labels(group.members, left)) for group in rebuilt),
+        revisited=samples,
+        share=samples / whole if whole else 0.0,
+        classes=tuple(sorted(_all_labels(held) - _all_labels(left))),
+        sources=_exhausted(store, rows),
+        gone=tuple(before),
+        already=tuple(sorted(set(before.values()))),
+        reads=tuple(sorted((revisited | {row.unit for row in rows}) & left.keys())),
+        charges=charges,
+        spending=spending,
+    )
+
+
+def emptied(store: Store, rows: tuple[Row, ...]) -> list[tuple[str, str]]:
+    """Every (kind, name) of a source, subject, label or shard that loses its last sample with these rows."""
+    found = []
+    for kind, column in (("sources", "source"), ("subjects", "subject"), ("labels", "label"), ("shards", "unit")):
+        leaving = Counter(getattr(row, column) for row in rows)
+        asked = sorted(value for value in leaving if value and (kind != "shards" or value.startswith("shard:")))
+        here = store.catalogue.counts(column, asked)
+        last = [value for value in asked if here.get(value) == leaving[value]]
+        found += [(kind, value.removeprefix("shard:") if kind == "shards" else value) for value in last]
+    return found
+
+
+def selected(
+    store: Store, secrets: Secrets, request: ForgetRequest
+) -> tuple[tuple[Row, ...], dict[tuple[str, str], int]]:
+    """The samples that a request means, and the certificates of what it names and was forgotten before."""
+    if not request.selectors():
+        raise InputError("a request must name at least one sample, source, subject, shard or label")
+    if nameless := [kind for kind, name in request.selectors() if not name]:
+        raise InputError(f"a request must name what it means, got an empty name among its {nameless[0]}")
+    found: dict[str, Row] = {}
+    absent: list[tuple[str, str]] = []
+    for kind, named in groupby(request.selectors(), key=itemgetter(0)):
+        column = KINDS.get(kind, "unit")
+        values = {name if kind in KINDS else shard_unit(name): name for _, name in named}
+        rows = store.catalogue.rows(column, list(values))
+        found |= {row.id: row for row in rows}
+        here = {getattr(row, column) for row in rows}
+        absent += [(kind, name) for value, name in values.items() if value not in here]
+    already = _forgotten(store, secrets, absent)
+    if unknown := [one for one in absent if one not in already]:
+        names = [name for _, name in unknown]
+        raise UnknownSample(f"never seen here: {unknown[0][0].removesuffix('s')} {some(names)}", names)
+    return tuple(sorted(found.values(), key=lambda row: row.id.encode())), already
+
+
+def _forgotten(store: Store, secrets: Secrets, named: Iterable[tuple[str, str]]) -> dict[tuple[str, str], int]:
+    """The certificates of those of the names that were forgotten before."""
+    marks = {secrets.mark(kind, name): (kind, name) for kind, name in named}
+    found = dict(store.catalogue.among("SELECT mark, certificate FROM forgotten WHERE mark {}", list(marks)))
+    return {marks[mark]: found[mark] for mark in marks if mark in found}
+
+
+def affected_groups(store: Store, config: Config, rows: tuple[Row, ...]) -> tuple[Group, ...]:
+    """The groups that may not be served without the rows: they could have used them, or have no budget left for it."""
+    held = {unit: Counter(labels) for unit, labels in store.catalogue.unit_labels().items()}
+    return _reached(store, config, held, _left(held, rows), rows)[0]
+
+
+def groups_by_entry(
+    store: Store, config: Config, leaving: Mapping[int, tuple[Row, ...]]
+) -> dict[int, tuple[Group, ...]]:
+    """The same for the rows of every entry, each as if it were the only one; what is held is counted once."""
+    held = {unit: Counter(labels) for unit, labels in store.catalogue.unit_labels().items()}
+    graph = graph_over(held, config) if config.trained else None
+    return {
+        number: _reached(store, config, held, _left(held, rows), rows, graph)[0] for number, rows in leaving.items()
+    }
+
+
+def _left(held: Held, rows: tuple[Row, ...]) -> Held:
+    """What is held after the rows have left."""
+    gone: dict[str, Counter[str]] = {}
+    for row in rows:
+        gone.setdefault(row.unit, Counter())[row.label] += 1
+    left = {unit: labels - gone[unit] if unit in gone else labels for unit, labels in held.items()}
+    return {unit: labels for unit, labels in left.items() if labels}
+
+
+def _reached(
+    store: Store, config: Config, held: Held, left: Held, rows: tuple[Row, ...], graph: ShardGraph | None = None
+) -> tuple[tuple[Group, ...], tuple[Charge, ...], Spending | None]:
+    """The groups that must go when the rows leave, what the others are charged, and what that spends."""
+    if graph is None and config.trained:
+        graph = graph_over(held, config)
+    affected = _affected(graph, rows, left) if graph else ()
+    charges, spending = _spent(store, config, rows, [group.name for group in affected])
+    over = set(spending.over) if spending else set()
+    affected += tuple(group for group in graph.groups() if group.name in over) if graph and over else ()
+    return affected, charges, spending
+
+
+def _affected(graph: ShardGraph, rows: tuple[Row, ...], left: Held) -> tuple[Group, ...]:
+    """The groups that could have used the rows directly, and those that lose their last private neighbour, or class."""
+    shards = set(_leaving(rows))
+    direct = graph.affected(shards)
+    bare = (g for g in graph.charged(shards) if not _learns(g, left) or not _labels(g.private, left))
+    return (*direct, *(group for group in bare if group not in direct))
+
+
+def _leaving(rows: tuple[Row, ...]) -> Counter[str]:
+    """How many samples leave each shard."""
+    return Counter(row.unit.removeprefix("shard:") for row in rows if row.unit.startswith("shard:"))
+
+
+def _spent(
+    store: Store, config: Config, rows: tuple[Row, ...], dropped: list[str]
+) -> tuple[tuple[Charge, ...], Spending | None]:
+    """What the groups pay that used the rows privately and stay."""
+    terms = config.the_privacy()
+    if terms is None:
+        return (), None
+    served = [name.removeprefix("group:") for (name,) in store.catalogue.all("SELECT name FROM built")]
+    return spend(Book.load(store.catalogue), terms, _leaving(rows), served, dropped)
+
+
+def _learns(group: Group, left: Held) -> bool:
+    """Whether a group still has something to learn, and something to compare it with."""
+    return bool(_labels(group.members, left)) and len(_labels(_read(group), left)) > 1
+
+
+def _read(group: Group) -> tuple[str, ...]:
+    """The shards that a build of the group reads."""
+    return group.neighbourhood + group.private
+
+
+def _labels(shards: Iterable[str], held: Held) -> set[str]:
+    return {label for unit in map(shard_unit, shards) for label in held.get(unit, ())}
+
+
+def _all_labels(held: Held) -> set[str]:
+    return {label for unit, labels in held.items() if not unit.startswith("test:") for label in labels}
+
+
+def _training(held: Held, units: Iterable[str]) -> int:
+    return sum(held[unit].total() for unit in units if unit.startswith("shard:"))
+
+
+def _exhausted(store: Store, rows: tuple[Row, ...]) -> tuple[str, ...]:
+    """The sources that lose their last training sample."""
+    leaving = Counter(row.source for row in rows if row.split == TRAIN and row.source)
+    here = store.catalogue.counts("source", sorted(leaving), "split = 'train'")
+    return tuple(name for name in sorted(leaving) if here.get(name) == leaving[name])

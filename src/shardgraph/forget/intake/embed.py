@@ -1,0 +1,128 @@
+"""Arrivals: a reader's records on their way through a backbone into the inbox, in parts, resumable.
+
+Before anything is embedded all ids are checked, so that a duplicate is found at once. The ledger then says
+that this input is arriving (a keyed hash of its name); until it says that it has arrived, the same call goes
+on where a killed one was, and what is here already counts as done.
+"""
+
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import closing
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from shardgraph.cluster.cluster import Cluster
+from shardgraph.embedding.backbones.base import Backbone
+from shardgraph.embedding.backbones.decoders import decoders
+from shardgraph.embedding.backbones.registry import backbone_like, load_backbone
+from shardgraph.embedding.on_cluster import embed_on
+from shardgraph.embedding.pipeline import Part, embed_parts, told
+from shardgraph.embedding.readers.base import Reader
+from shardgraph.embedding.records import EMBEDDING, Record
+from shardgraph.errors import BackboneError, InputError
+from shardgraph.forget.bench import Bench
+from shardgraph.forget.config import Config
+from shardgraph.forget.intake.admission import admit_rows, here_already
+from shardgraph.learn.executors import best_device
+from shardgraph.learn.numerics import Numerics, fingerprint
+from shardgraph.storage.samples import Samples
+
+PRECOMPUTED = {"name": "precomputed"}
+OnBad = Callable[[str, str], None]
+OnHere = Callable[[int], None]
+
+
+def backbone_identity(spec: str, *, dtype: str, **options: Any) -> dict[str, Any]:
+    """The identity of a backbone by its name, for a new workspace's configuration."""
+    if spec == PRECOMPUTED["name"]:
+        if given := sorted(name for name, value in options.items() if value is not None):
+            raise BackboneError(f"backbone 'precomputed' must be given without options, got {', '.join(given)}")
+        return dict(PRECOMPUTED)
+    return load_backbone(spec, dtype=dtype, **options).identity
+
+
+def the_backbone(config: Config, modality: str) -> Backbone:
+    """The workspace's backbone, loaded, if it reads this kind of data and is still the one it was."""
+    return backbone_like(_reading(config, modality))
+
+
+def embedding_facts(device: str) -> Numerics:
+    """All that an embedding's bits depend on besides the backbone's identity: numerics, and what decodes."""
+    return fingerprint(device) | decoders()
+
+
+def _reading(config: Config, modality: str) -> dict[str, Any]:
+    """The backbone's identity, if it reads this kind of data."""
+    identity, takes = config.backbone, config.backbone.get("modality", EMBEDDING)
+    if modality != takes:
+        raise InputError(f"this workspace's backbone is {identity['name']}, which takes {takes}s; got {modality}s")
+    return identity
+
+
+def arriving(
+    bench: Bench,
+    reader: Reader,
+    name: str,
+    *,
+    allow_return: bool,
+    skip_bad: bool,
+    on_bad: OnBad | None,
+    only_new: OnHere | None = None,
+    cluster: Cluster | None = None,
+) -> Iterator[Samples]:
+    """The samples still to be added, embedded; the caller adds each part before it takes the next.
+
+    `only_new` passes over what is here already, and is told how many these are.
+    """
+    parts = _embedder(bench.config, reader.modality, cluster)
+    mark = bench.secrets.mark("arriving", name)
+    resuming = _interrupted(bench, mark)
+    here = _here(bench, reader, allow_return, resuming, only_new)
+    total, done = len(reader), len(here)
+    if not resuming:
+        bench.log("arriving", {"input": mark})
+
+    def on_progress(more: int) -> None:
+        nonlocal done
+        done += more
+        bench.progress("embedding", min(done, total), total)
+
+    left = (record for record in reader if record.id not in here)
+    with closing(parts(left)) as embedded:
+        yield from told(embedded, skip_bad=skip_bad, on_bad=on_bad, on_progress=on_progress)
+    bench.log("arrived", {"input": mark})
+
+
+def _embedder(
+    config: Config, modality: str, cluster: Cluster | None
+) -> Callable[[Iterable[Record]], Generator[Part, None, None]]:
+    """What embeds records: the backbone in this process, or the same one on a cluster's nodes."""
+    if cluster is None:
+        return partial(embed_parts, backbone=the_backbone(config, modality))
+    identity = _reading(config, modality)
+    if identity["device"] == "cuda" and best_device() != "cuda":
+        raise BackboneError("to embed on a cluster's GPUs, the machine that gives the orders must have such a GPU, too")
+    return partial(embed_on, cluster=cluster, identity=identity, wanted=embedding_facts(identity["device"]),
+                   facts=embedding_facts)  # fmt: skip
+
+
+def _interrupted(bench: Bench, mark: str) -> bool:
+    """Whether a call that adds this input was begun and did not end."""
+    last = bench.store.catalogue.one(
+        "SELECT event FROM ledger WHERE json_extract(detail, '$.input') = ? ORDER BY number DESC LIMIT 1", mark
+    )
+    return last == ("arriving",)
+
+
+def _here(bench: Bench, reader: Reader, allow_return: bool, resuming: bool, only_new: OnHere | None) -> set[str]:
+    """The ids that need not be added: an interrupted call did, or only new ones are asked for; all others may come."""
+    records = [replace(record, payload=b"") for record in reader]
+    here = bench.store.catalogue.known(record.id for record in records) if resuming else set()
+    if only_new is not None:
+        rows = ((r.id, r.label, r.source, r.subject, r.split) for r in records if r.id not in here)
+        passed = here_already(rows, bench.store)
+        here |= passed
+        only_new(len(passed))
+    arriving = [(r.id, r.source, r.label, r.split) for r in records if r.id not in here]
+    admit_rows(arriving, bench.store, bench.config, bench.secrets, allow_return=allow_return)
+    return here

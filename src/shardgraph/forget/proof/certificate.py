@@ -1,0 +1,118 @@
+"""Certificates: what was asked, what the model is now, chained and signed.
+
+A certificate names no sample. Ids stand in it as entries that only the requester's nonce opens; the state
+before stands in it as an HMAC. `model_digest` is plain: anyone with the retained data can rebuild it.
+"""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from shardgraph import __version__
+from shardgraph.digest import canonical_json, digest
+from shardgraph.errors import DamagedFile, VerificationError
+from shardgraph.forget.proof.keys import Secrets, check_signature, entry
+from shardgraph.storage.files import write_file
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """One link of the chain."""
+
+    number: int
+    previous: str  # digest of the certificate before, "" for the first
+    time: str
+    event: str  # "forget", "instant" (withdrawn, not rebuilt yet) or "repair"
+    guarantee: str
+    entries: tuple[str, ...]  # one per forgotten sample, sorted; see secrets.entry
+    asked: tuple[str, ...]  # HMACs of what the request named
+    inputs: str  # HMAC of the digests of the shards concerned, before
+    before: str  # HMAC of the model digest before
+    model_digest: str
+    missing: int  # groups withdrawn and not rebuilt yet
+    config: str
+    graph: str
+    version: str
+    fingerprint: dict[str, str]
+    public_key: str
+    signature: str = ""
+    provisioned: int = 0  # groups under rights that had learned from what left; not in the file where there were none
+    privacy: dict[str, Any] | None = None  # with private edges, the guarantee in numbers; else not in the file
+
+    def message(self) -> bytes:
+        """What is signed: everything but the signature."""
+        return self._written({k: v for k, v in self.to_json().items() if k != "signature"})
+
+    def signed(self, secrets: Secrets) -> "Certificate":
+        """The certificate with its signature."""
+        return Certificate(**{**asdict(self), "signature": secrets.sign(self.message())})
+
+    def to_json(self) -> dict[str, Any]:
+        """The certificate as a plain dict."""
+        absent = {"privacy": None, "provisioned": 0}  # left out, so that certificates without them are as ever
+        return {name: value for name, value in asdict(self).items() if name not in absent or value != absent[name]}
+
+    @property
+    def digest(self) -> str:
+        return digest("certificate", self._written(self.to_json()))
+
+    def _written(self, value: dict[str, Any]) -> bytes:
+        try:
+            return canonical_json(value)
+        except ValueError as error:  # which a file can hold and no certificate
+            number = f"certificate {self.number!r}"
+            raise DamagedFile(
+                f"{number} must hold numbers and valid text, got NaN, infinity or half a character"
+            ) from error
+
+    @classmethod
+    def load(cls, path: Path) -> "Certificate":
+        """Read a certificate's file."""
+        try:
+            return cls.parse(path.read_bytes(), str(path))
+        except FileNotFoundError:
+            raise VerificationError(f"the certificate {path} is missing") from None
+
+    @classmethod
+    def parse(cls, raw: bytes, name: str = "this") -> "Certificate":
+        """The certificate that a file holds; whether it is genuine is for `check_certificate` to say."""
+        try:
+            value = json.loads(raw)
+            return cls(**{**value, "entries": tuple(value["entries"]), "asked": tuple(value["asked"])})
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            raise DamagedFile(f"{name} is no certificate, or a damaged one") from error
+
+
+EXACT = "exact: the model equals, byte for byte, one built from the retained samples alone"
+WITHDRAWN = (
+    "withdrawn: every adapter that saw the data is out of service; those left equal, byte for byte, their rebuild"
+)
+
+
+def certificate_path(root: Path, number: int) -> Path:
+    """Where a certificate lies."""
+    return root / "certificates" / f"{number:06d}.json"
+
+
+def issue(root: Path, secrets: Secrets, draft: dict[str, Any]) -> Certificate:
+    """Complete, sign and write a certificate. The number is the caller's: writing it again replaces it."""
+    number = draft["number"]
+    previous = Certificate.load(certificate_path(root, number - 1)).digest if number > 1 else ""
+    unsigned = Certificate(**draft, previous=previous, version=__version__, public_key=secrets.public)
+    certificate = unsigned.signed(secrets)
+    raw = json.dumps(certificate.to_json(), indent=1, sort_keys=True, ensure_ascii=False).encode() + b"\n"
+    write_file(root, certificate_path(root, number), raw)
+    return certificate
+
+
+def check_certificate(certificate: Certificate, public_key: str) -> None:
+    """Raise unless the certificate was signed with this key and is as it was signed."""
+    if certificate.public_key != public_key:
+        raise VerificationError(f"certificate {certificate.number!r} was signed with another key")
+    check_signature(public_key, certificate.message(), certificate.signature)
+
+
+def opens(certificate: Certificate, sample_id: str, nonce: str) -> bool:
+    """Whether the certificate says that this sample was forgotten."""
+    return entry(nonce, sample_id) in certificate.entries

@@ -1,0 +1,85 @@
+"""The workspace's keys: a secret for keyed hashes, and an Ed25519 key that signs certificates.
+
+Training is deterministic, so a plain digest of past data or models would let anyone with a candidate sample
+test whether it was in. What is said about the past is therefore said in HMACs under the secret.
+"""
+
+import hashlib
+import hmac
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+
+from shardgraph.errors import DamagedFile, VerificationError
+from shardgraph.storage.files import read_file, write_file
+
+
+@dataclass(frozen=True)
+class Secrets:
+    """Both keys, in memory."""
+
+    secret: bytes
+    signing: Ed25519PrivateKey
+
+    @classmethod
+    def create(cls, root: Path) -> "Secrets":
+        """Make new keys below a new workspace, readable by their owner alone."""
+        signing = Ed25519PrivateKey.generate()
+        raw = signing.private_bytes(Encoding.Raw, PrivateFormat.Raw, NoEncryption())
+        write_file(root, root / "secret.key", os.urandom(32), mode=0o600)
+        write_file(root, root / "signing.key", raw, mode=0o600)
+        public = signing.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw).hex()
+        write_file(root, root / "public.key", public.encode() + b"\n")
+        return cls.load(root)
+
+    @classmethod
+    def load(cls, root: Path) -> "Secrets":
+        """The keys of a workspace."""
+        names = ("secret.key", "signing.key")
+        if lost := [name for name in names if not (root / name).exists()]:
+            raise DamagedFile(f"{root / lost[0]} is missing: restore it from a backup, for no other key can replace it")
+        secret, raw = (bytes(read_file(root / name)) for name in names)
+        if len(secret) != 32 or len(raw) != 32:
+            raise DamagedFile(
+                f"secret.key and signing.key of {root} must have 32 bytes each: restore them from a backup"
+            )
+        return cls(secret, Ed25519PrivateKey.from_private_bytes(raw))
+
+    @property
+    def public(self) -> str:
+        """The public key, in hex."""
+        return self.signing.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw).hex()
+
+    def mark(self, *parts: str) -> str:
+        """A keyed hash of names: it says nothing to those without the secret."""
+        return hmac.new(self.secret, _joined(parts), hashlib.sha256).hexdigest()
+
+    def nonce(self, certificate: int, sample_id: str) -> str:
+        """The nonce that opens a sample's entry in a certificate; it is for the one who asked."""
+        return self.mark("nonce", str(certificate), sample_id)
+
+    def sign(self, message: bytes) -> str:
+        """An Ed25519 signature, in hex."""
+        return self.signing.sign(message).hex()
+
+
+def entry(nonce: str, sample_id: str) -> str:
+    """A sample's entry in a certificate: anyone with id and nonce can recompute it, nobody else."""
+    return hashlib.sha256(_joined(("entry", nonce, sample_id))).hexdigest()
+
+
+def check_signature(public: str, message: bytes, signature: str) -> None:
+    """Raise unless the signature is good."""
+    try:
+        key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(public))
+        key.verify(bytes.fromhex(signature), message)
+    except (InvalidSignature, ValueError, TypeError):
+        raise VerificationError("the certificate's signature is not that of this public key") from None
+
+
+def _joined(parts: tuple[str, ...]) -> bytes:
+    return b"".join(len(raw).to_bytes(8, "big") + raw for raw in (part.encode() for part in parts))

@@ -1,0 +1,149 @@
+"""Reach: what of a workspace a right covers, and how much that is. It reads the catalogue, and changes nothing.
+
+The part that a right allows is looked at as a workspace of its own: the groups that the allowed samples alone would
+give, with their build keys. A group with the very key of the whole workspace's saw allowed samples only, and is kept.
+The others saw more, and are left out; what the allowed samples would give in their place is work for `provision`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from shardgraph.digest import digest
+from shardgraph.forget.build.build import Wanted, wanted_groups
+from shardgraph.forget.config import Config
+from shardgraph.forget.rights.rights import Right
+from shardgraph.learn.numerics import Numerics
+from shardgraph.storage.database import Catalogue
+from shardgraph.storage.store import Store
+
+
+@dataclass(frozen=True)
+class View:
+    """The shards as a right sees them.
+
+    labels    how many allowed samples of each label every file holds
+    digests   of the files; of one that is allowed in part: of the file, and of the allowed ids
+    whole     the files in which every sample is allowed
+    held      how many samples every file holds, allowed or not
+    classes   all classes, allowed or not
+    """
+
+    labels: Mapping[str, Mapping[str, int]]
+    digests: Mapping[str, str]
+    whole: frozenset[str]
+    held: Mapping[str, int]
+    classes: frozenset[str]
+
+    @property
+    def samples(self) -> int:
+        """How many samples are allowed."""
+        return sum(sum(labels.values()) for labels in self.labels.values())
+
+
+@dataclass(frozen=True)
+class Menu:
+    """What a right can be served: groups of the workspace that are kept, and those to be provisioned instead."""
+
+    view: View
+    everything: Mapping[str, Wanted]  # the groups of the whole workspace
+    kept: Mapping[str, Wanted]
+    lacking: Mapping[str, Wanted]
+
+
+@dataclass(frozen=True)
+class Reach:
+    """How much of a workspace a right covers: each figure of how many."""
+
+    samples: int
+    of_samples: int
+    shards: int  # wholly allowed
+    of_shards: int
+    classes: int
+    of_classes: int
+    groups: int
+    of_groups: int
+    adapters: int
+    of_adapters: int
+    provisioned: int  # groups kept under the right
+    lacking: int  # groups that provisioning would train
+    to_revisit: int  # samples that it would read
+
+    def to_json(self) -> dict[str, Any]:
+        """The figures as a plain dict, with the shares."""
+        pairs = ("samples", "shards", "classes", "groups", "adapters")
+        shares = {f"share_of_{name}": _share(getattr(self, name), getattr(self, f"of_{name}")) for name in pairs}
+        return asdict(self) | shares
+
+
+def view(catalogue: Catalogue, right: Right) -> View:
+    """The shards as this right sees them."""
+    labels: dict[str, dict[str, int]] = {}
+    held: dict[str, int] = {}
+    classes, partial = set(), set()
+    sql = "SELECT unit, source, label, count(*) FROM samples WHERE unit LIKE 'shard:%' GROUP BY unit, source, label"
+    for unit, source, label, count in catalogue.all(sql):
+        held[unit] = held.get(unit, 0) + count
+        classes.add(label)
+        if right.allows(unit, source):
+            mine = labels.setdefault(unit, {})
+            mine[label] = mine.get(label, 0) + count
+        else:
+            partial.add(unit)
+    digests = catalogue.unit_digests()
+    seen = {unit: _part(catalogue, right, unit, digests[unit]) if unit in partial else digests[unit] for unit in labels}
+    return View(labels, seen, frozenset(labels.keys() - partial), held, frozenset(classes))
+
+
+def allowed_ids(catalogue: Catalogue, right: Right, unit: str) -> set[str]:
+    """The samples of a file that a right allows."""
+    return {row.id for row in catalogue.rows("unit", [unit]) if right.allows(unit, row.source)}
+
+
+def menu(store: Store, config: Config, numerics: Numerics, right: Right) -> Menu:
+    """What this right can be served, and what provisioning would train; keys are under these numerics."""
+    seen = view(store.catalogue, right)
+    everything = wanted_groups(store, config, numerics)
+    alone = wanted_groups(store, config, numerics, (seen.labels, seen.digests))
+    kept = {
+        name: group
+        for name, group in alone.items()
+        if name in everything and everything[name].key == group.key and _saw(everything[name]) <= seen.whole
+    }
+    # A group with private edges is never trained for a right: each of its trainings is a release that costs.
+    lacking = {name: group for name, group in alone.items() if name not in kept and not group.private}
+    return Menu(seen, everything, kept, lacking)
+
+
+def reach_of(found: Menu, provisioned: int) -> Reach:
+    """The figures of a menu, of which so many groups are provisioned."""
+    seen = found.view
+    return Reach(
+        samples=seen.samples,
+        of_samples=sum(seen.held.values()),
+        shards=len(seen.whole),
+        of_shards=len(seen.held),
+        classes=len({label for labels in seen.labels.values() for label in labels}),
+        of_classes=len(seen.classes),
+        groups=len(found.kept),
+        of_groups=len(found.everything),
+        adapters=sum(group.adapters for group in found.kept.values()),
+        of_adapters=sum(group.adapters for group in found.everything.values()),
+        provisioned=provisioned,
+        lacking=len(found.lacking) - provisioned,
+        to_revisit=sum(group.samples for group in found.lacking.values()),
+    )
+
+
+def _saw(group: Wanted) -> set[str]:
+    """The files of a group's whole neighbourhood, private edges and all."""
+    return {*group.members, *group.others, *group.private}
+
+
+def _part(catalogue: Catalogue, right: Right, unit: str, whole: str) -> str:
+    ids = sorted(allowed_ids(catalogue, right, unit), key=str.encode)
+    return digest("part", whole, *ids)
+
+
+def _share(part: int, whole: int) -> float:
+    return part / whole if whole else 0.0

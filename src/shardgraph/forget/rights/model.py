@@ -1,0 +1,141 @@
+"""À-la-carte models: what a consumer is served, of the adapters and sums that its right covers alone.
+
+The model of a right is the ensemble of the adapters whose whole neighbourhood it allows, with prototypes, class list
+and mixing weight of the allowed samples, and a digest of its own. It is a function of what is retained and of the right
+as they are now: nothing of it is kept on disk but what was provisioned.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from shardgraph.errors import NothingToServe, WorkspaceError
+from shardgraph.forget.build.manifest import Manifest, load_group
+from shardgraph.forget.config import Config
+from shardgraph.forget.rights.coverage import Menu, allowed_ids, menu
+from shardgraph.forget.rights.provision import Provisioned, provisioned_groups
+from shardgraph.forget.rights.rights import Right, right_of
+from shardgraph.forget.rights.sums import Tally, tally
+from shardgraph.learn.adapters import Adapters
+from shardgraph.learn.ensemble import Model
+from shardgraph.storage.store import Store
+
+
+@dataclass(frozen=True)
+class Stamp:
+    """What a right's model depends on, cheap to look at: another stamp, another model."""
+
+    right: Right
+    model_digest: str
+    provisioned: tuple[Provisioned, ...]
+    requests: int  # the last forget that was accepted
+    withheld: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Serving:
+    """A right's model in memory, and the adapters that it was made of, by group."""
+
+    stamp: Stamp
+    model: Model
+    adapters: Mapping[str, Adapters]
+    sums: Tally
+    settled: bool  # whether no file was being moved: what may be kept until the stamp changes
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the model of one right says of some samples: scores [n, K] in the order of its classes."""
+
+    classes: tuple[str, ...]
+    scores: np.ndarray
+    digest: str
+
+    def labels(self) -> list[str]:
+        """The class with the highest score, for every sample."""
+        return [self.classes[i] for i in self.scores.argmax(axis=1).tolist()]
+
+
+def stamp_of(store: Store, consumer: str) -> Stamp:
+    """The stamp of a consumer's model as it would be now."""
+    catalogue = store.catalogue
+    with catalogue.reading():
+        right = right_of(catalogue, consumer)
+        provisioned = tuple(provisioned_groups(catalogue, consumer))
+        last = catalogue.one("SELECT max(number) FROM requests")
+        withheld = catalogue.all("SELECT DISTINCT entry FROM withheld ORDER BY entry")
+    entries = tuple(entry for (entry,) in withheld)
+    return Stamp(right, Manifest.load(store.root).model_digest, provisioned, (last and last[0]) or 0, entries)
+
+
+def serve(store: Store, config: Config, stamp: Stamp, device: str, before: Tally | None = None) -> Serving:
+    """The model of a right, whole in memory; the sums from those before, where that saves work."""
+    right, manifest = stamp.right, Manifest.load(store.root)
+    if not manifest.model_digest:
+        raise WorkspaceError(f"{store.root} has no model yet; run: shardgraph train {store.root}")
+    with store.catalogue.reading():
+        held_back = _held_back(store)
+        found = menu(store, config, manifest.fingerprint, right)
+        groups, own = _clean(store, manifest, found, stamp.provisioned, set(held_back))
+        ids = _ids(store, right, found, held_back)
+        settled = _settled(store, manifest)
+    if not ids:
+        raise NothingToServe(
+            f"the right of {right.consumer!r} covers no training sample: nothing is left to serve; grant it more",
+            [right.consumer],
+        )
+    adapters = {name: load_group(store.root, name, value) for name, value in groups.items()}
+    adapters |= {group.name: group.load(store.root) for group in own}
+    recipe = config.the_recipe()
+    sums = tally(store, ids, recipe, before)
+    model = Model.assemble(adapters, sums.prototypes, recipe, config.seed, device)
+    return Serving(stamp, model, adapters, sums, settled)
+
+
+def _clean(
+    store: Store, manifest: Manifest, found: Menu, provisioned: Iterable[Provisioned], held_back: set[str]
+) -> tuple[dict[str, str], list[Provisioned]]:
+    """Groups of the workspace that a right keeps, by name and digest, and groups that are provisioned for it.
+
+    A group is served if it is built as wanted of what is retained now, if the manifest names it (or a row of this
+    right), and if no file that it learned from holds a sample that waits to be forgotten.
+    """
+    built = {name: (key, value) for name, key, value in store.catalogue.all("SELECT name, key, digest FROM built")}
+    kept = {
+        name: manifest.groups[name]
+        for name, group in found.kept.items()
+        if name in manifest.groups
+        and built.get(f"group:{name}") == (group.key, manifest.groups[name])
+        and not held_back.intersection((*group.members, *group.others, *group.private))
+    }
+    own = [
+        group
+        for group in provisioned
+        if group.name in found.lacking
+        and found.lacking[group.name].key == group.key
+        and not held_back.intersection(group.units)
+    ]
+    return kept, own
+
+
+def _settled(store: Store, manifest: Manifest) -> bool:
+    """Whether no file of samples is being moved, and all that the manifest names is built."""
+    built = dict(store.catalogue.all("SELECT name, digest FROM built"))
+    published = all(built.get(f"group:{name}") == value for name, value in manifest.groups.items())
+    return published and not store.catalogue.one("SELECT 1 FROM units WHERE dirty = 1")
+
+
+def _held_back(store: Store) -> dict[str, set[str]]:
+    """The samples that wait to be forgotten, by file."""
+    found: dict[str, set[str]] = {}
+    for unit, sample in store.catalogue.all("SELECT unit, id FROM samples WHERE id IN (SELECT id FROM withheld)"):
+        found.setdefault(unit, set()).add(sample)
+    return found
+
+
+def _ids(store: Store, right: Right, found: Menu, held_back: Mapping[str, set[str]]) -> dict[str, set[str]]:
+    """The samples that may be used, by file."""
+    units = {unit: allowed_ids(store.catalogue, right, unit) for unit in sorted(found.view.labels)}
+    left = {unit: ids - held_back.get(unit, set()) for unit, ids in units.items()}
+    return {unit: ids for unit, ids in left.items() if ids}

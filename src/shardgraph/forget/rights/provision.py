@@ -1,0 +1,197 @@
+"""Provisioning: groups trained on what a right allows and nothing else, kept under that right.
+
+It is an artificial forget: the group is trained as if the workspace held the allowed samples alone, by its own name and
+seed, so its bytes are those of such a workspace. A file is named after its consumer and its build key; a row of the
+catalogue says that it is there. Rows lead: a file without a row is destroyed, a row whose key is not wanted is not
+served.
+"""
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from shardgraph.digest import digest
+from shardgraph.errors import DamagedFile
+from shardgraph.forget.build.build import Choose, Progress, Wanted, run_tasks, tasks_for
+from shardgraph.forget.config import Config
+from shardgraph.forget.rights.coverage import Menu, allowed_ids, menu
+from shardgraph.forget.rights.rights import Right, rights_by_consumer
+from shardgraph.learn.adapters import Adapters
+from shardgraph.learn.executors import GroupTask
+from shardgraph.learn.numerics import Numerics
+from shardgraph.storage.database import Catalogue
+from shardgraph.storage.files import adopt, destroy, destroy_with_folder, read_file, scratch_file
+from shardgraph.storage.samples import Samples, pack_samples
+from shardgraph.storage.store import Store
+
+FOLDER = "rights"
+
+
+@dataclass(frozen=True)
+class Provisioned:
+    """A group that is kept under a right."""
+
+    consumer: str
+    name: str
+    key: str
+    digest: str
+    units: tuple[str, ...]  # the files that it learned from
+
+    def path(self, root: Path) -> Path:
+        """Where its adapters lie."""
+        return provisioned_path(root, self.consumer, self.key)
+
+    def load(self, root: Path) -> Adapters:
+        """Its adapters, checked."""
+        raw = read_file(self.path(root))
+        if digest(raw) != self.digest:
+            raise DamagedFile(f"{self.path(root)} is torn or was changed; `shardgraph train --rebuild` builds it anew")
+        return Adapters.from_bytes(raw)
+
+
+def provisioned_path(root: Path, consumer: str, key: str) -> Path:
+    """Where the adapters with this build key lie for this consumer."""
+    return root / FOLDER / digest("right", consumer)[:32] / f"{digest('provisioned', key)[:32]}.safetensors"
+
+
+def provisioned_groups(catalogue: Catalogue, consumer: str | None = None) -> list[Provisioned]:
+    """The groups that are kept under a right, or under any."""
+    rows = catalogue.all("SELECT consumer, name, key, digest, units FROM provisioned ORDER BY consumer, name")
+    return [
+        Provisioned(owner, name, key, value, tuple(json.loads(units)))
+        for owner, name, key, value, units in rows
+        if consumer in (None, owner)
+    ]
+
+
+def provision(
+    store: Store, config: Config, numerics: Numerics, choose: Choose, progress: Progress, right: Right
+) -> int:
+    """Train the groups that this right lacks, and destroy those that it should not have; how many were trained."""
+    found = menu(store, config, numerics, right)
+    withdraw_stale(store, right.consumer, found.lacking)
+    here = [group for group in provisioned_groups(store.catalogue, right.consumer) if group.path(store.root).exists()]
+    missing = [group for name, group in found.lacking.items() if name not in {group.name for group in here}]
+    progress("provisioning", 0, len(missing))
+    with training(store, config, right, found, missing) as tasks, closing(run_tasks(choose, tasks)) as results:
+        outputs = {task.name: task.output for task in tasks}
+        for done, result in enumerate(results, start=1):
+            group = found.lacking[result.name]
+            adopt(store.root, Path(outputs[result.name]), provisioned_path(store.root, right.consumer, group.key))
+            units = json.dumps([*group.members, *group.others])
+            row = (right.consumer, group.name, group.key, result.digest, result.samples, result.adapters, units)
+            with store.catalogue.transaction() as db:
+                db.execute("INSERT OR REPLACE INTO provisioned VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+            progress("provisioning", done, len(missing))
+    return len(missing)
+
+
+def provision_all(store: Store, config: Config, numerics: Numerics, choose: Choose, progress: Progress) -> int:
+    """Bring every provisioned right up to date; how many groups were trained."""
+    rights = [right for right in rights_by_consumer(store.catalogue).values() if right.provision]
+    return sum(provision(store, config, numerics, choose, progress, right) for right in rights)
+
+
+@contextmanager
+def training(
+    store: Store, config: Config, right: Right, found: Menu, groups: Iterable[Wanted]
+) -> Iterator[list[GroupTask]]:
+    """Tasks that train groups of the allowed samples alone, each at a path below the scratch folder.
+
+    Of a file that is allowed in part, the allowed samples are copied there, too, and destroyed in the end.
+    """
+    groups = list(groups)
+    units = {unit for group in groups for unit in (*group.members, *group.others)} - found.view.whole
+    parts: dict[str, tuple[str, str]] = {}
+    try:
+        for unit in sorted(units):
+            path = scratch_file(store.root)
+            parts[str(store.path(unit))] = (str(path), "")
+            raw = pack_samples(allowed_samples(store, unit, allowed_ids(store.catalogue, right, unit)))
+            path.write_bytes(raw)
+            parts[str(store.path(unit))] = (str(path), digest(raw))
+        tasks = tasks_for(store, config, groups, lambda: str(scratch_file(store.root)))
+        yield [
+            replace(
+                task,
+                members=tuple(parts.get(path, (path, value)) for path, value in task.members),
+                others=tuple(parts.get(path, (path, value)) for path, value in task.others),
+            )
+            for task in tasks
+        ]
+    finally:
+        for copy, _ in parts.values():
+            destroy(Path(copy))
+
+
+def allowed_samples(store: Store, unit: str, ids: set[str]) -> Samples:
+    """Those samples of a file; an error if it does not hold all of them."""
+    samples = store.read(unit)
+    rows = [i for i, sample in enumerate(samples.ids) if sample in ids]
+    if len(rows) != len(ids):
+        raise DamagedFile(f"{unit} should hold {len(ids)} samples of a right, its file has {len(rows)} of them")
+    return samples if len(rows) == len(samples) else samples.take(rows)
+
+
+def withdraw_stale(store: Store, consumer: str, wanted: Mapping[str, Wanted]) -> None:
+    """Take from a right the groups that it should not have, and destroy their files."""
+    with store.catalogue.transaction() as db:
+        keep_only(db, consumer, wanted)
+    destroy_strays(store)
+
+
+def keep_only(db: sqlite3.Connection, consumer: str, wanted: Mapping[str, Wanted]) -> None:
+    """In the caller's transaction: drop the rows of a right's groups that are not wanted, or not as they are."""
+    rows = db.execute("SELECT name, key FROM provisioned WHERE consumer = ?", (consumer,)).fetchall()
+    stale = [(consumer, name) for name, key in rows if name not in wanted or wanted[name].key != key]
+    db.executemany("DELETE FROM provisioned WHERE consumer = ? AND name = ?", stale)
+
+
+def that_saw(catalogue: Catalogue, units: Iterable[str]) -> list[tuple[str, str]]:
+    """The provisioned groups, as (consumer, name), that learned from any of these files."""
+    asked = set(units)
+    return [(group.consumer, group.name) for group in provisioned_groups(catalogue) if asked & set(group.units)]
+
+
+def strays(store: Store) -> list[Path]:
+    """Files of provisioned groups that no row speaks of, and empty folders: an act on them was interrupted."""
+    known = {group.path(store.root) for group in provisioned_groups(store.catalogue)}
+    empty = {folder for folder in (store.root / FOLDER).glob("*") if not any(folder.iterdir())}
+    return sorted((set((store.root / FOLDER).glob("*/*")) - known) | empty)
+
+
+def destroy_strays(store: Store) -> None:
+    """Overwrite and unlink what no row speaks of, and the folders that are empty then."""
+    for path in strays(store):
+        path.rmdir() if path.is_dir() else destroy_with_folder(path)
+    with suppress(OSError):
+        (store.root / FOLDER).rmdir()
+
+
+def check_provisioned(store: Store) -> int:
+    """Raise unless every provisioned group is there as recorded, and nothing else; how many there are."""
+    groups = provisioned_groups(store.catalogue)
+    for group in groups:
+        group.load(store.root)
+    if left := strays(store):
+        raise DamagedFile(f"{left[0]} belongs to no right; any command that writes destroys it")
+    return len(groups)
+
+
+def rebuilt_otherwise(
+    store: Store, config: Config, numerics: Numerics, choose: Choose, right: Right
+) -> tuple[int, list[str]]:
+    """Train a right's groups elsewhere and compare: how many there are, and the names of those that are not equal."""
+    found = menu(store, config, numerics, right)
+    kept = {group.name: group for group in provisioned_groups(store.catalogue, right.consumer)}
+    wrong = [name for name, group in kept.items() if name not in found.lacking or found.lacking[name].key != group.key]
+    again = [found.lacking[name] for name in sorted(kept) if name not in wrong]
+    with training(store, config, right, found, again) as tasks, closing(run_tasks(choose, tasks)) as results:
+        outputs = {task.name: Path(task.output) for task in tasks}
+        for result in results:
+            destroy(outputs[result.name])  # it saw samples that may be forgotten later
+            wrong += [result.name] if result.digest != kept[result.name].digest else []
+    return len(kept), sorted(wrong)

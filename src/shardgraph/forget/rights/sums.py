@@ -1,0 +1,87 @@
+"""Tallies: the sums over the samples that a right allows, changed by what came and went where that can be done exactly.
+
+Summing all of them anew takes as long as describing every sample. A process that serves keeps the last tally of a right
+and the fingerprints of its samples; as long as what left can still be read, subtracting it gives the same integers.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from shardgraph.digest import digest
+from shardgraph.errors import DamagedFile
+from shardgraph.learn.prototypes import Prototypes, total
+from shardgraph.learn.recipe import Recipe
+from shardgraph.storage.samples import Samples
+from shardgraph.storage.store import Store
+
+Chosen = Mapping[str, set[str]]  # ids, by file
+
+
+@dataclass(frozen=True)
+class Part:
+    """What was counted of one file: its digest then, and a fingerprint of every sample by id."""
+
+    digest: str
+    prints: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Tally:
+    """Prototypes, and what they are the sums of."""
+
+    prototypes: Prototypes
+    parts: Mapping[str, Part]
+
+
+def tally(store: Store, chosen: Chosen, recipe: Recipe, before: Tally | None = None) -> Tally:
+    """The tally of these samples; from the one before where that is exact, else anew."""
+    return (before and _changed(store, chosen, before)) or _anew(store, chosen, recipe)
+
+
+def _anew(store: Store, chosen: Chosen, recipe: Recipe) -> Tally:
+    parts: dict[str, Part] = {}
+    digests = store.catalogue.unit_digests()
+
+    def samples() -> Iterator[Samples]:
+        for unit, ids in chosen.items():
+            found = _taken(store.read(unit), ids)
+            if len(found) != len(ids):
+                raise DamagedFile(f"{unit} should hold {len(ids)} samples of a right, its file has {len(found)}")
+            parts[unit] = Part(digests[unit], _prints(found))
+            yield found
+
+    return Tally(total(samples(), second_order=recipe.second_order, expansion=recipe.expansion), parts)
+
+
+def _changed(store: Store, chosen: Chosen, before: Tally) -> Tally | None:
+    """The tally before, less what left and with what came; None if what left cannot be read any more."""
+    prototypes, parts, digests = before.prototypes, dict(before.parts), store.catalogue.unit_digests()
+    for unit in sorted(before.parts.keys() | chosen.keys()):
+        old, wanted = before.parts.get(unit, Part("", {})), chosen.get(unit, set())
+        if old.digest == digests.get(unit) and old.prints.keys() == wanted:
+            continue
+        if unit not in digests:
+            return None
+        found = _taken(store.read(unit), {*old.prints, *wanted})
+        prints = _prints(found)
+        if any(prints.get(sample) != known for sample, known in old.prints.items()) or not wanted <= prints.keys():
+            return None
+        prototypes = prototypes.minus(_taken(found, old.prints.keys() - wanted))
+        prototypes = prototypes.plus(_taken(found, wanted - old.prints.keys()))
+        parts[unit] = Part(digests[unit], {sample: prints[sample] for sample in wanted})
+    return Tally(prototypes, {unit: part for unit, part in parts.items() if part.prints})
+
+
+def _taken(samples: Samples, ids: set[str]) -> Samples:
+    rows = [i for i, sample in enumerate(samples.ids) if sample in ids]
+    return samples if len(rows) == len(samples) else samples.take(rows)
+
+
+def _prints(samples: Samples) -> dict[str, str]:
+    ends = samples.offsets.tolist()
+    return {
+        sample: digest(
+            samples.labels[i], samples.tokens[ends[i] : ends[i + 1]].tobytes(), samples.features[i].tobytes()
+        )
+        for i, sample in enumerate(samples.ids)
+    }

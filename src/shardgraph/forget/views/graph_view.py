@@ -1,0 +1,147 @@
+"""The portrait of a workspace: its shard graph as it is now, with sizes, sources and what is served.
+
+A value for those who draw. It names shards and sources, never a sample.
+
+One shard looked at closely: what it holds, who learns from it, what forgetting would cost.
+"""
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+
+from shardgraph.errors import InputError
+from shardgraph.forget.build.build import graph_over
+from shardgraph.forget.build.manifest import Manifest
+from shardgraph.forget.config import Config
+from shardgraph.forget.erase.plan import affected_groups
+from shardgraph.forget.intake.sources import terms_by_source
+from shardgraph.forget.views.served import withheld_rows
+from shardgraph.graph import ShardGraph, expected_cost, revisited_samples
+from shardgraph.storage.store import Store, shard_unit
+
+SERVING, MISSING, IDLE = "serving", "missing", "idle"
+
+
+@dataclass(frozen=True)
+class ShardPortrait:
+    """One shard: how many samples, whose, and whether its adapters are served."""
+
+    name: str
+    group: str
+    samples: int
+    source: str  # "" where several sources share the shard
+    state: str  # serving, missing (withdrawn), or idle (nothing to learn: prototypes answer)
+
+
+@dataclass(frozen=True)
+class Portrait:
+    """The shards and the graph over them, and what forgetting a sample costs on average and at most."""
+
+    graph: ShardGraph
+    shards: tuple[ShardPortrait, ...]
+    expected: float  # samples revisited, for a sample drawn at random, or by the sources' rates
+    worst: int
+    by_rates: bool  # whether any source has a rate; those without count as zero then
+
+    @property
+    def samples(self) -> int:
+        """All training samples."""
+        return sum(shard.samples for shard in self.shards)
+
+
+def portrait(store: Store, config: Config, manifest: Manifest) -> Portrait:
+    """The portrait of a trained workspace."""
+    held = _sources_of_shards(store)
+    graph = graph_over((f"shard:{name}" for name in held), config)
+    sizes = {name: sources.total() for name, sources in held.items()}
+    states = group_states(store, config, manifest)
+    shards = tuple(
+        ShardPortrait(name, group.name, sizes[name], _only(held[name]), states.get(group.name, IDLE))
+        for group in graph.groups()
+        for name in group.members
+        if name in held
+    )
+    rates = {name: known.rate for name, known in terms_by_source(store.catalogue).items() if known.rate}
+    asked = {name: sum(rates.get(s, 0.0) * n for s, n in sources.items()) for name, sources in held.items()}
+    by_rates = any(asked.values())
+    expected = expected_cost(graph, sizes, asked if by_rates else None) if held else 0.0
+    worst = max((revisited_samples(graph, sizes, name) for name in held), default=0)
+    return Portrait(graph, shards, expected, worst, by_rates)
+
+
+def group_states(store: Store, config: Config, manifest: Manifest) -> dict[str, str]:
+    """Which groups are served; those that could have used what waits to be forgotten are not."""
+    waiting = withheld_rows(store)
+    out = {group.name for group in affected_groups(store, config, waiting)} if waiting else set()
+    return {name: MISSING if name in out else SERVING for name in manifest.groups} | dict.fromkeys(
+        manifest.missing, MISSING
+    )
+
+
+def _sources_of_shards(store: Store) -> dict[str, Counter[str]]:
+    held: dict[str, Counter[str]] = defaultdict(Counter)
+    sql = "SELECT unit, source, count(*) FROM samples WHERE unit LIKE 'shard:%' GROUP BY unit, source"
+    for unit, source, count in store.catalogue.all(sql):
+        held[unit.removeprefix("shard:")][source] = count
+    return held
+
+
+def _only(sources: Counter[str]) -> str:
+    return next(iter(sources)) if len(sources) == 1 else ""
+
+
+@dataclass(frozen=True)
+class ShardView:
+    """A shard; what one sample of it costs: the groups that learned from it, and the samples they are rebuilt from."""
+
+    name: str
+    group: str
+    state: str
+    labels: dict[str, int]
+    sources: dict[str, int]
+    learns_from: tuple[str, ...]  # other shards
+    readers: tuple[str, ...]  # other shards whose adapters learn from it
+    private: tuple[str, ...]  # those of them that do so with differential privacy
+    groups: tuple[str, ...]
+    adapters: int
+    revisited: int
+    of: int  # samples that a full retraining reads
+
+    @property
+    def samples(self) -> int:
+        """How many it holds."""
+        return sum(self.labels.values())
+
+    @property
+    def share(self) -> float:
+        """Of a full retraining."""
+        return self.revisited / self.of if self.of else 0.0
+
+
+def shard_view(store: Store, config: Config, manifest: Manifest, name: str) -> ShardView:
+    """A shard of a trained workspace; an error if there is none of that name with samples in it."""
+    held = {unit: labels for unit, labels in store.catalogue.unit_labels().items() if unit.startswith("shard:")}
+    if shard_unit(name) not in held:
+        raise InputError(f"there is no shard {name!r} with samples in it")
+    graph = graph_over(held, config)
+    readers = sorted(graph.readers(name) - {name})
+    sizes = {unit.removeprefix("shard:"): sum(labels.values()) for unit, labels in held.items()}
+    affected = graph.affected([name])
+    group = next(group.name for group in graph.groups() if name in group.members)
+    sources = store.catalogue.all(
+        "SELECT source, count(*) FROM samples WHERE unit = ? GROUP BY source", shard_unit(name)
+    )
+    labels = [{label for unit in map(shard_unit, found.members) for label in held.get(unit, ())} for found in affected]
+    return ShardView(
+        name=name,
+        group=group,
+        state=group_states(store, config, manifest).get(group, IDLE),
+        labels=dict(Counter(held[shard_unit(name)]).most_common()),
+        sources=dict(Counter(dict(sources)).most_common()),
+        learns_from=tuple(sorted(graph.neighbourhood(name) - {name})),
+        readers=tuple(readers),
+        private=tuple(reader for reader in readers if (reader, name) in graph.private),
+        groups=tuple(found.name for found in affected),
+        adapters=sum(map(len, labels)),
+        revisited=sum(sizes.get(shard, 0) for shard in graph.revisited([name])),
+        of=sum(sizes.values()),
+    )

@@ -1,0 +1,140 @@
+"""What may be served now: the manifest's model without anything that saw a sample whose forgetting was asked for.
+
+A group is served if the manifest names it, the catalogue says that it was built of what is retained now, and no
+withheld sample is in its neighbourhood. The prototypes are served without the withheld samples, which integer sums
+allow exactly. So the model is a function of what is on disk: a process that starts anew serves the same.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from torch import Tensor
+
+from shardgraph.errors import DamagedFile, WorkspaceBusy, WorkspaceError
+from shardgraph.forget.build.build import PROTOTYPES, SUBTRACTED, prototypes_key, wanted_groups
+from shardgraph.forget.build.manifest import Manifest, load_group, load_prototypes
+from shardgraph.forget.config import Config
+from shardgraph.forget.erase.plan import affected_groups
+from shardgraph.learn.adapters import Adapters
+from shardgraph.learn.ensemble import Model
+from shardgraph.learn.prototypes import Prototypes
+from shardgraph.storage.database import Row
+from shardgraph.storage.samples import TRAIN, Samples
+from shardgraph.storage.store import Store
+
+Key = tuple[str, tuple[int, ...]]
+
+
+class Shelf:
+    """The served parts in memory, by name and digest; what is not served any more is dropped with the next model.
+
+    The sums of the manifest are kept beside the served ones: they are what a cancelled request gives back.
+    """
+
+    def __init__(self) -> None:
+        self._groups: dict[str, tuple[str, Adapters]] = {}
+        self._sums: dict[str, Prototypes] = {}
+        self._similarity: tuple[str, Callable[[Samples], Tensor]] | None = None
+
+    def adapters(self, root: Path, groups: Mapping[str, str]) -> dict[str, Adapters]:
+        """The adapters of these groups; read from disk where they are not here."""
+        kept = {name: held for name, held in self._groups.items() if groups.get(name) == held[0]}
+        new = {name: (value, load_group(root, name, value)) for name, value in groups.items() if name not in kept}
+        self._groups = kept | new
+        return {name: adapters for name, (_, adapters) in self._groups.items()}
+
+    def prototypes(self, root: Path, expected: str) -> Prototypes:
+        """The manifest's prototypes."""
+        return self._sums.get(expected) or load_prototypes(root, expected)
+
+    def assemble(
+        self, adapters: dict[str, Adapters], whole: Prototypes, rest: Prototypes, of: Config, device: str
+    ) -> Model:
+        """The model of adapters and `rest`, which is `whole` without what is withheld; both are kept."""
+        same = self._similarity is not None and self._similarity[0] == rest.digest
+        similarity = self._similarity[1] if self._similarity and same else None
+        model = Model.assemble(adapters, rest, of.the_recipe(), of.seed, device, similarity)
+        self._sums = {whole.digest: whole, rest.digest: rest}
+        self._similarity = rest.digest, model.similarity
+        return model
+
+    def clear(self) -> None:
+        """Drop all of it."""
+        self._groups, self._sums, self._similarity = {}, {}, None
+
+
+def served_key(store: Store) -> Key:
+    """What the served model depends on, cheap to look at: the manifest's model, and the entries that withhold."""
+    return Manifest.load(store.root).model_digest, _withholding(store)
+
+
+def served_model(store: Store, config: Config, shelf: Shelf, device: str) -> tuple[Key, Model]:
+    """The model that may be served, whole in memory, and its key; `WorkspaceBusy` while samples are on their way out.
+
+    It is what may be served when this is called, or later; whoever asks again will see what changed since.
+    """
+    manifest = Manifest.load(store.root)
+    if not manifest.model_digest:
+        raise WorkspaceError(f"{store.root} has no model yet; run: shardgraph train {store.root}")
+    with store.catalogue.reading():
+        rows, entries = withheld_rows(store), _withholding(store)
+        groups = _clean_groups(store, config, manifest, rows)
+        _check_settled(store, config, manifest, rows)
+    whole = shelf.prototypes(store.root, manifest.prototypes)
+    rest = whole.without(_withheld_samples(store, rows))
+    model = shelf.assemble(shelf.adapters(store.root, groups), whole, rest, config, device)
+    if not rows and groups == manifest.groups and model.digest != manifest.model_digest:
+        raise DamagedFile(
+            f"manifest.json of {store.root} is torn or was changed; `shardgraph train --rebuild` mends it"
+        )
+    return (manifest.model_digest, entries), model
+
+
+def _withholding(store: Store) -> tuple[int, ...]:
+    """The entries of the queue that withhold samples."""
+    return tuple(entry for (entry,) in store.catalogue.all("SELECT DISTINCT entry FROM withheld ORDER BY entry"))
+
+
+def withheld_rows(store: Store) -> tuple[Row, ...]:
+    """The samples that are here and withheld."""
+    sql = (
+        "SELECT id, label, source, subject, split, unit FROM samples WHERE id IN (SELECT id FROM withheld) ORDER BY id"
+    )
+    return tuple(Row(*row) for row in store.catalogue.all(sql))
+
+
+def _clean_groups(store: Store, config: Config, manifest: Manifest, rows: tuple[Row, ...]) -> dict[str, str]:
+    wanted = wanted_groups(store, config, manifest.fingerprint)
+    built = {name: (key, value) for name, key, value in store.catalogue.all("SELECT name, key, digest FROM built")}
+    saw = {group.name for group in affected_groups(store, config, rows)} if rows else set()
+    clean = {}
+    for name, value in manifest.groups.items():
+        key, found = built.get(f"group:{name}", ("", ""))
+        if name in wanted and key == wanted[name].key and name not in saw:
+            if found != value:
+                raise DamagedFile("manifest.json is torn or was changed; `shardgraph train --rebuild` writes it anew")
+            clean[name] = value
+    return clean
+
+
+def _check_settled(store: Store, config: Config, manifest: Manifest, rows: tuple[Row, ...]) -> None:
+    """Raise unless the prototypes are those of the samples that the catalogue lists."""
+    found = store.catalogue.one("SELECT key, digest FROM built WHERE name = ?", PROTOTYPES)
+    leaving = store.catalogue.one("SELECT 1 FROM requests WHERE state = 'accepted'")
+    current = found is not None and found[1] == manifest.prototypes
+    if rows and current and found is not None:
+        current = found[0] in (SUBTRACTED, prototypes_key(store, config))
+    if leaving or not current:
+        raise WorkspaceBusy(f"samples of {store.root} are being moved or withdrawn just now; try again")
+
+
+def _withheld_samples(store: Store, rows: tuple[Row, ...]) -> Iterator[Samples]:
+    """The rows' samples that the prototypes count, file by file."""
+    counted = [row for row in rows if row.split == TRAIN and row.unit.startswith("shard:")]
+    for unit in sorted({row.unit for row in counted}):
+        gone = {row.id for row in counted if row.unit == unit}
+        samples = store.read(unit)
+        found = samples.take([i for i, sample in enumerate(samples.ids) if sample in gone])
+        if len(found) != len(gone):  # erased since the rows were read: the sums are about to change, too
+            raise WorkspaceBusy(f"samples of {store.root} are being erased just now; try again")
+        yield found

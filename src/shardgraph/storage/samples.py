@@ -1,0 +1,232 @@
+"""Samples: a batch of embedded samples in columns, the currency between readers, stores and training.
+
+Shard files: the samples of one shard, in canonical order, as one tensor file.
+
+    ids.bytes, ids.ends        the sample ids, sorted as UTF-8 bytes
+    table.bytes, table.ends    the labels that occur, sorted
+    labels    [n] int32        each sample's place in the table
+    tokens    [sum t_i, D]     token embeddings laid end to end
+    offsets   [n + 1] int64    sample i owns tokens[offsets[i] : offsets[i + 1]]
+    features  [n, F] float32   pooled features
+
+The bytes are a function of the samples alone: not of the order in which they came, nor of any that left.
+Sources, subjects and splits stay in the catalogue.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from mmap import mmap
+from typing import Any
+
+import numpy as np
+
+from shardgraph.digest import Raw
+from shardgraph.errors import DuplicateSample, InputError, check_text, some
+from shardgraph.storage.tensorfile import pack, pack_strings, unpack, unpack_strings
+
+TRAIN, TEST = "train", "test"
+LARGEST = 2.0**40  # of an embedding's numbers: squares of far larger ones leave float32, and one sample would spoil all
+
+
+@dataclass(frozen=True)
+class Samples:
+    """n samples in columns; tokens of unequal number are laid end to end, split by `offsets`.
+
+    tokens   [sum of t_i, D] float16 or float32    the token embeddings, row after row
+    offsets  [n + 1] int64                         sample i owns tokens[offsets[i]:offsets[i + 1]]
+    features [n, F] float32                        one pooled vector per sample, for prototypes
+    """
+
+    ids: tuple[str, ...]
+    labels: tuple[str, ...]
+    tokens: np.ndarray
+    offsets: np.ndarray
+    features: np.ndarray
+    sources: tuple[str, ...] = field(default=())
+    subjects: tuple[str, ...] = field(default=())
+    splits: tuple[str, ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        n = len(self.ids)
+        object.__setattr__(self, "sources", self.sources or ("",) * n)
+        object.__setattr__(self, "subjects", self.subjects or ("",) * n)
+        object.__setattr__(self, "splits", self.splits or (TRAIN,) * n)
+        columns = (self.labels, self.sources, self.subjects, self.splits, self.features)
+        assert all(len(column) == n for column in columns) and len(self.offsets) == n + 1
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def take(self, rows: Sequence[int] | np.ndarray) -> "Samples":
+        """The samples at `rows`, in that order."""
+        rows = np.asarray(rows, dtype=np.int64)
+        starts, lengths = self.offsets[rows], self.offsets[rows + 1] - self.offsets[rows]
+        offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        index = np.repeat(starts - offsets[:-1], lengths) + np.arange(offsets[-1])
+
+        def pick(column: tuple[str, ...]) -> tuple[str, ...]:
+            return tuple(column[i] for i in rows.tolist())
+
+        return Samples(
+            ids=pick(self.ids),
+            labels=pick(self.labels),
+            tokens=self.tokens[index],
+            offsets=offsets,
+            features=self.features[rows],
+            sources=pick(self.sources),
+            subjects=pick(self.subjects),
+            splits=pick(self.splits),
+        )
+
+    def canonical(self) -> "Samples":
+        """The same samples in canonical order: by id, as UTF-8 bytes."""
+        order = sorted(range(len(self)), key=lambda i: self.ids[i].encode())
+        return self if order == list(range(len(self))) else self.take(order)
+
+
+def from_arrays(
+    X: np.ndarray,
+    labels: Iterable[Any],
+    ids: Iterable[Any] | None = None,
+    sources: Iterable[str] = (),
+    dtype: str = "float16",
+    *,
+    subjects: Iterable[str] = (),
+    splits: Iterable[str] = (),
+) -> Samples:
+    """Tokens [n, t, d] or features [n, d] as samples; without `ids` the row numbers serve."""
+    X, names = np.ascontiguousarray(X), tuple(str(label) for label in labels)
+    keys = tuple(str(i) for i in (range(len(names)) if ids is None else ids))
+    columns = [tuple(map(str, column)) for column in (sources, subjects, splits)]
+    if X.ndim not in (2, 3) or not len(X) == len(names) == len(keys):
+        raise InputError(
+            f"X must be [n, t, d] or [n, d] with a label and an id per row, "
+            f"got {X.shape}, {len(names)} labels and {len(keys)} ids"
+        )
+    if any(column and len(column) != len(names) for column in columns):
+        raise InputError(f"sources, subjects and splits must have {len(names)} rows, got {[*map(len, columns)]}")
+    tokens = X[:, None, :] if X.ndim == 2 else X
+    features = X if X.ndim == 2 else X.mean(axis=1, dtype=np.float64)
+    n, t, d = tokens.shape
+    return Samples(
+        ids=keys,
+        labels=names,
+        tokens=cast(tokens.reshape(n * t, d), dtype, "tokens"),
+        offsets=np.arange(n + 1, dtype=np.int64) * t,
+        features=cast(features, "float32", "features"),
+        sources=columns[0],
+        subjects=columns[1],
+        splits=columns[2],
+    )
+
+
+def cast(array: np.ndarray, dtype: str, name: str) -> np.ndarray:
+    """The array as `dtype`; a finite number that only fits a wider type is an error, not infinity."""
+    with np.errstate(over="ignore"):
+        found = np.ascontiguousarray(array, dtype=dtype)
+    if not np.isfinite(found).all() and np.isfinite(wide := np.asarray(array, np.float64)).all():
+        most = float(np.abs(wide).max())
+        raise InputError(f"'{name}' must fit {dtype}, got {most:.6g}: scale them, or ask for a wider dtype")
+    return found
+
+
+def concatenate(parts: Iterable[Samples]) -> Samples:
+    """All samples of the parts, one after the other."""
+    parts = list(parts)
+    ends = np.cumsum([0, *(part.offsets[-1] for part in parts)])
+
+    def join(name: str) -> tuple[str, ...]:
+        return tuple(x for part in parts for x in getattr(part, name))
+
+    return Samples(
+        ids=join("ids"),
+        labels=join("labels"),
+        tokens=np.concatenate([part.tokens for part in parts]),
+        offsets=np.concatenate([[0], *(p.offsets[1:] + end for p, end in zip(parts, ends, strict=False))]).astype(
+            np.int64
+        ),
+        features=np.concatenate([part.features for part in parts]),
+        sources=join("sources"),
+        subjects=join("subjects"),
+        splits=join("splits"),
+    )
+
+
+def check(samples: Samples) -> Samples:
+    """The samples, if they can be learned from; otherwise an error that names the first that cannot."""
+    _check_shapes(samples)
+    if any(not i for i in samples.ids):
+        raise InputError("every sample must have an id that is not empty")
+    if twice := [i for i, times in Counter(samples.ids).items() if times > 1]:
+        raise DuplicateSample(f"ids must be unique, got {some(twice)} more than once", twice)
+    for name in ("ids", "labels", "sources", "subjects"):
+        check_text(getattr(samples, name), name)
+    if any(not label for label in samples.labels):
+        raise InputError("every sample must have a label that is not empty")
+    odd = sorted(set(samples.splits) - {TRAIN, TEST})
+    if odd:
+        raise InputError(f"split must be 'train' or 'test', got {some(odd)}")
+    lengths = np.diff(samples.offsets)
+    if (lengths < 1).any():
+        bare = [samples.ids[i] for i in np.flatnonzero(lengths < 1)]
+        raise InputError(f"every sample must have at least one token, {some(bare)} has none", bare)
+    bad_rows = np.flatnonzero(~np.isfinite(samples.tokens).all(axis=1))
+    bad = set(np.searchsorted(samples.offsets, bad_rows, side="right") - 1)
+    bad |= set(np.flatnonzero(~np.isfinite(samples.features).all(axis=1)))
+    if bad:
+        names = [samples.ids[i] for i in sorted(bad)]
+        raise InputError(f"embeddings must be finite, got NaN or infinity in {some(names)}", names)
+    if huge := _huge(samples):
+        raise InputError(f"the numbers of embeddings must be within 2^40, got larger ones in {some(huge)}", huge)
+    return samples
+
+
+def _huge(samples: Samples) -> list[str]:
+    """The samples with numbers that are too large to be squared."""
+    both = (samples.tokens, samples.features)
+    if max(float(max(x.max(initial=0), -x.min(initial=0))) for x in both) <= LARGEST:
+        return []
+    rows = np.flatnonzero((np.abs(samples.tokens) > LARGEST).any(axis=1))
+    found = set(np.searchsorted(samples.offsets, rows, side="right") - 1)
+    found |= set(np.flatnonzero((np.abs(samples.features) > LARGEST).any(axis=1)))
+    return [samples.ids[i] for i in sorted(found)]
+
+
+def _check_shapes(samples: Samples) -> None:
+    if samples.tokens.ndim != 2 or samples.features.ndim != 2:
+        shapes = f"{samples.tokens.shape} and {samples.features.shape}"
+        raise InputError(f"tokens must be [rows, d] and features must be [n, f], got {shapes}")
+    steps, ends = np.diff(samples.offsets), samples.offsets[[0, -1]].tolist()
+    if (steps < 0).any() or ends != [0, len(samples.tokens)]:
+        raise InputError(f"offsets must rise from 0 to the {len(samples.tokens)} rows of tokens, got {ends}")
+
+
+def pack_samples(samples: Samples) -> bytes:
+    """The file of these samples."""
+    samples = samples.canonical()
+    table = sorted(set(samples.labels))
+    place = {label: i for i, label in enumerate(table)}
+    return pack(
+        {
+            "labels": np.array([place[label] for label in samples.labels], np.int32),
+            "tokens": samples.tokens,
+            "offsets": samples.offsets,
+            "features": samples.features,
+        }
+        | pack_strings("ids", samples.ids)
+        | pack_strings("table", table)
+    )
+
+
+def unpack_samples(raw: Raw | mmap) -> Samples:
+    """The samples of a file, as views into `raw`."""
+    tensors = unpack(raw)
+    table = unpack_strings("table", tensors)
+    return Samples(
+        ids=unpack_strings("ids", tensors),
+        labels=tuple(table[i] for i in tensors["labels"].tolist()),
+        tokens=tensors["tokens"],
+        offsets=tensors["offsets"],
+        features=tensors["features"],
+    )

@@ -1,0 +1,183 @@
+"""The erasable store: files of samples, and the moves that keep them and the catalogue in step.
+
+A file of samples is called a unit: a chunk of the inbox ("inbox:3"), a shard ("shard:c0-f1"), or a bucket
+of samples held out for testing ("test:7"). A unit that is being rewritten is marked dirty first, in the
+transaction that decides the change; its file is then the old one or the new one, never something between,
+and doing the move again from either gives the same bytes.
+"""
+
+import mmap
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from shardgraph.digest import digest, keyed_hash
+from shardgraph.errors import DamagedFile
+from shardgraph.storage.database import Catalogue
+from shardgraph.storage.files import destroy_with_folder, read_file, write_file
+from shardgraph.storage.samples import Samples, concatenate, pack_samples, unpack_samples
+
+TEST_BUCKETS = 16
+CHUNK_BYTES = 64 << 20  # of embeddings in one file of the inbox
+Progress = Callable[[int, int], None]
+_Chunk = tuple[Samples, dict[str, int]]  # a mapped file of the inbox, and the row of every id
+
+
+def shard_unit(name: str) -> str:
+    """The unit of a shard."""
+    return f"shard:{name}"
+
+
+def test_unit(sample_id: str, seed: int) -> str:
+    """The unit of a held-out sample; it depends on no other sample."""
+    return f"test:{keyed_hash(seed, 'test', sample_id) % TEST_BUCKETS}"
+
+
+class Store:
+    """The files of samples below a workspace. Writing needs the workspace's lock."""
+
+    def __init__(self, root: Path, catalogue: Catalogue) -> None:
+        self.root = root
+        self.catalogue = catalogue
+
+    def path(self, unit: str) -> Path:
+        """Where a unit's file lies; folders by two hex digits, for there may be thousands."""
+        kind, _, _ = unit.partition(":")
+        name = digest("unit", unit)[:32]
+        folder = {"inbox": "inbox", "shard": "shards", "test": "heldout"}[kind]
+        return self.root / folder / name[:2] / f"{name}.safetensors"
+
+    def read(self, unit: str, *, settled: bool = False) -> Samples:
+        """The samples of a unit, checked against the digest in the catalogue.
+
+        A unit that is being rewritten may be the old file or the new one, unless `settled` ones are asked for.
+        """
+        raw = read_file(self.path(unit))
+        found = self.catalogue.one("SELECT digest, dirty FROM units WHERE name = ?", unit)
+        if found is None or (digest(raw) != found[0] and (settled or not found[1])):
+            raise DamagedFile(f"{self.path(unit)} ({unit}) is torn or was changed: restore it from a backup")
+        return unpack_samples(raw)
+
+    def put_inbox(self, samples: Samples) -> None:
+        """Add checked samples, to wait for the next placement: in files of bounded size, all of them or none.
+
+        The files are known to the catalogue before they are written, so that `drop_empty_inbox` finds
+        and destroys what a crash left.
+        """
+        last = self.catalogue.one("SELECT max(CAST(substr(name, 7) AS INTEGER)) FROM units WHERE name LIKE 'inbox:%'")
+        first = (last[0] or 0) + 1 if last else 1
+        chunks = {f"inbox:{first + i}": rows for i, rows in enumerate(_bounded(samples))}
+        with self.catalogue.transaction() as db:
+            db.executemany("INSERT INTO units (name, digest, dirty) VALUES (?, '', 1)", [(unit,) for unit in chunks])
+        digests = {unit: self._put_chunk(unit, samples.take(rows)) for unit, rows in chunks.items()}
+        units = [unit for unit, rows in chunks.items() for _ in rows]
+        columns = (samples.ids, samples.labels, samples.sources, samples.subjects, samples.splits, units)
+        with self.catalogue.transaction() as db:
+            db.executemany(
+                "UPDATE units SET digest = ?, dirty = 0 WHERE name = ?", [(d, u) for u, d in digests.items()]
+            )
+            rows = list(zip(*columns, strict=True))
+            db.executemany("INSERT INTO samples (id,label,source,subject,split,unit) VALUES (?,?,?,?,?,?)", rows)
+
+    def place(self, progress: Progress = lambda done, of: None) -> None:
+        """Move every sample that has a target into its file, and erase the emptied inbox. Can be repeated."""
+        pending = self.catalogue.all("SELECT DISTINCT target FROM samples WHERE target IS NOT NULL ORDER BY target")
+        inbox = self._map_inbox() if pending else {}
+        for done, (unit,) in enumerate(pending):
+            progress(done, len(pending))
+            self._place_one(unit, inbox)
+        progress(len(pending), len(pending))
+        inbox.clear()
+        self.drop_empty_inbox()
+
+    def unaim(self) -> None:
+        """Take back all targets of a placement that never began."""
+        with self.catalogue.transaction() as db:
+            db.execute("UPDATE samples SET target = NULL WHERE target IS NOT NULL")
+            db.execute("DELETE FROM units WHERE digest = ''")
+
+    def remove(self, units: Iterable[str]) -> None:
+        """Rewrite these dirty units without what the catalogue no longer lists. Can be repeated."""
+        for unit in units:
+            if self.catalogue.one("SELECT 1 FROM units WHERE name = ? AND dirty = 1", unit):
+                wanted = {row.id for row in self.catalogue.rows("unit", [unit])}
+                self._write(unit, [self.read(unit)] if wanted else [], wanted)
+
+    def drop_empty_inbox(self) -> None:
+        """Destroy the inbox files that no sample waits in."""
+        empty = "SELECT name FROM units WHERE name LIKE 'inbox:%' AND name NOT IN (SELECT unit FROM samples)"
+        for (unit,) in self.catalogue.all(empty):
+            self._write(unit, [], set())
+
+    def aim(self, targets: list[tuple[str, str]]) -> None:
+        """Say which unit each waiting sample belongs in, as (unit, id) pairs; `place` moves them there."""
+        units = [(unit,) for unit in sorted({unit for unit, _ in targets})]
+        with self.catalogue.transaction() as db:
+            db.executemany("UPDATE samples SET target = ? WHERE id = ?", targets)
+            db.executemany("INSERT OR IGNORE INTO units (name, digest) VALUES (?, '')", units)
+            db.executemany("UPDATE units SET dirty = 1 WHERE name = ?", units)
+
+    def _put_chunk(self, unit: str, samples: Samples) -> str:
+        raw = pack_samples(samples)
+        write_file(self.root, self.path(unit), raw)
+        return digest(raw)
+
+    def _place_one(self, unit: str, inbox: "dict[str, _Chunk]") -> None:
+        arriving = self.catalogue.all("SELECT id, unit FROM samples WHERE target = ?", unit)
+        parts = [self.read(unit)] if self.path(unit).exists() else []
+        for name in sorted({name for _, name in arriving}):
+            samples, row = inbox[name]
+            parts.append(samples.take([row[sample] for sample, where in arriving if where == name]))
+        wanted = {row.id for row in self.catalogue.rows("unit", [unit])} | {sample for sample, _ in arriving}
+        self._write(unit, parts, wanted)
+
+    def _write(self, unit: str, parts: list[Samples], wanted: set[str]) -> None:
+        """Make the unit hold exactly `wanted`, taken from the parts; then say so in the catalogue."""
+        if wanted:
+            raw = pack_samples(_chosen(unit, parts, wanted))
+            write_file(self.root, self.path(unit), raw)
+        else:
+            destroy_with_folder(self.path(unit))
+        with self.catalogue.transaction() as db:
+            if wanted:
+                db.execute("INSERT OR REPLACE INTO units (name, digest) VALUES (?, ?)", (unit, digest(raw)))
+                db.execute("UPDATE samples SET unit = target, target = NULL WHERE target = ?", (unit,))
+            else:
+                db.execute("DELETE FROM units WHERE name = ?", (unit,))
+
+    def _map_inbox(self) -> "dict[str, _Chunk]":
+        """The inbox's files, mapped: only the rows that are taken are read."""
+        chunks = {}
+        for (unit,) in self.catalogue.all("SELECT DISTINCT unit FROM samples WHERE target IS NOT NULL"):
+            self.read(unit)
+            with self.path(unit).open("rb") as file:
+                mapped = unpack_samples(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+            chunks[unit] = (mapped, {sample: i for i, sample in enumerate(mapped.ids)})
+        return chunks
+
+
+def _bounded(samples: Samples) -> Iterator[range]:
+    """Consecutive rows whose tokens and features take up to CHUNK_BYTES, or one row that takes more."""
+    row = samples.tokens.shape[1] * samples.tokens.itemsize
+    sizes = np.diff(samples.offsets) * row + samples.features.shape[1] * samples.features.itemsize
+    start, held = 0, 0
+    for i, size in enumerate(sizes.tolist()):
+        if i > start and held + size > CHUNK_BYTES:
+            yield range(start, i)
+            start, held = i, 0
+        held += size
+    if len(samples):
+        yield range(start, len(samples))
+
+
+def _chosen(unit: str, parts: list[Samples], wanted: set[str]) -> Samples:
+    """The wanted samples out of the parts, each once."""
+    left, picked = set(wanted), []
+    for part in parts:
+        rows = [i for i, sample in enumerate(part.ids) if sample in left]
+        left -= {part.ids[i] for i in rows}
+        picked.append(part.take(rows))
+    if left:
+        raise DamagedFile(f"{unit} should hold {len(left)} samples that are not in its file", sorted(left))
+    return concatenate(picked)

@@ -1,0 +1,82 @@
+"""The balanced split: the map of samples to shards is part of the graph, and "never saw x" means given it without x."""
+
+from dataclasses import replace
+
+import pytest
+
+from shardgraph.forget.erase.request import ForgetRequest
+from shardgraph.graph import Bilevel, BilevelAcross, BySourceBilevel
+from tests.strategies import LABELS, QUICK, Row, embed, many, promised_files
+
+ROWS = [*many(30), *many(4, split="test")]
+GONE = tuple(row.id for row in (ROWS[0], ROWS[3], ROWS[11], ROWS[31]))
+TOPOLOGIES = [kind(3, 2, assignment="balanced") for kind in (Bilevel, BilevelAcross, BySourceBilevel)]
+every_kind = pytest.mark.parametrize("topology", TOPOLOGIES, ids=lambda topology: topology.kind)
+
+
+def trained(create, topology, name="ws", rows=ROWS):
+    workspace = create(name, classes=LABELS)
+    workspace.add(embed(rows))
+    workspace.train(topology, QUICK)
+    return workspace
+
+
+def given_the_map(create, workspace, rows):
+    """A workspace that never saw anybody but `rows`, placed by the map of another."""
+    units = {row.id: row.unit for row in workspace.catalogue.rows("id", [row.id for row in rows])}
+    fresh = create("given the map", classes=LABELS)
+    fresh.add(embed(rows))
+    fixed = {name: getattr(workspace.config, name) for name in ("classes", "topology", "recipe")}
+    fresh._save(replace(fresh.config, **fixed))
+    fresh.store.aim([(units[row.id], row.id) for row in rows])
+    fresh.train()
+    return fresh
+
+
+@every_kind
+def test_forgetting_equals_never_having_seen_given_the_map_without_them(create, topology):
+    workspace = trained(create, topology)
+    kept = [row for row in ROWS if row.id not in GONE]
+    expected = given_the_map(create, workspace, kept)
+    workspace.forget(ForgetRequest(samples=GONE[:2]))
+    workspace.forget(ForgetRequest(samples=GONE[2:]), instant=True)
+    workspace.repair()
+    assert promised_files(workspace.root) == promised_files(expected.root)
+    assert workspace.verify(full=True).ok
+
+
+@every_kind
+def test_who_stays_is_not_moved(create, topology):
+    workspace = trained(create, topology)
+    before = {row.id: row.unit for row in workspace.catalogue.rows("id", [row.id for row in ROWS])}
+    workspace.forget(ForgetRequest(samples=GONE))
+    workspace.add(embed([Row(f"late {i}", LABELS[i % 4], "ann") for i in range(5)]))
+    workspace.train()
+    after = {row.id: row.unit for row in workspace.catalogue.rows("id", [row.id for row in ROWS])}
+    assert after == {i: unit for i, unit in before.items() if i not in GONE}
+
+
+def test_the_order_of_requests_does_not_matter(create):
+    found = []
+    for name, order in {"one way": GONE, "the other": GONE[::-1]}.items():
+        workspace = trained(create, TOPOLOGIES[0], name)
+        for sample in order:
+            workspace.forget(ForgetRequest(samples=(sample,)))
+        found.append(promised_files(workspace.root))
+    assert found[0] == found[1]
+
+
+def test_without_the_map_it_is_another_split(create):
+    """Why the promise is worded so: dealing the rest anew would move some of them."""
+    workspace = trained(create, TOPOLOGIES[0])
+    workspace.forget(ForgetRequest(samples=GONE))
+    anew = trained(create, TOPOLOGIES[0], "anew", [row for row in ROWS if row.id not in GONE])
+    assert promised_files(workspace.root) != promised_files(anew.root)
+
+
+def test_classes_are_spread_evenly_over_the_coarse_shards(create):
+    workspace = trained(create, Bilevel(3, 1, assignment="balanced"))
+    counts = workspace.catalogue.unit_labels()
+    for label in LABELS:
+        spread = [labels.get(label, 0) for unit, labels in counts.items() if unit.startswith("shard:")]
+        assert max(spread) - min(spread) <= 1

@@ -1,0 +1,94 @@
+"""The record: a workspace restored from a backup asks again for what was forgotten since, before it serves."""
+
+import json
+import shutil
+
+import pytest
+
+from shardgraph.errors import ConfigError, WorkspaceError
+from shardgraph.forget.erase.request import ForgetRequest
+from shardgraph.forget.proof.erasure_log import record_path
+from shardgraph.forget.queue.queue import Submission
+from shardgraph.forget.workspace import Workspace
+from shardgraph.graph import BySource
+from tests.strategies import LABELS, QUICK, embed, many, never_saw, promised_files
+
+ROWS = many(18)
+
+
+@pytest.fixture
+def kept(create, fast_path):
+    """A workspace with a record, and its backup."""
+    workspace = create(classes=LABELS)
+    workspace.add(embed(ROWS))
+    workspace.train(BySource(), QUICK)
+    workspace.keep_record(fast_path / "record.jsonl")
+    shutil.copytree(workspace.root, fast_path / "backup")
+    return workspace
+
+
+def restore(workspace, fast_path):
+    workspace.close()
+    shutil.rmtree(workspace.root)
+    shutil.copytree(fast_path / "backup", workspace.root)
+    return Workspace(workspace.root, workers=1)
+
+
+def test_a_restored_workspace_asks_again_for_what_was_forgotten_since(kept, fast_path):
+    gone = [ROWS[0].id, ROWS[5].id, ROWS[9].id]
+    kept.submit(Submission(ForgetRequest(samples=(gone[0],))))
+    kept.withhold()
+    kept.carry_out()
+    kept.forget(ForgetRequest(samples=(gone[1],)))
+    kept.submit(Submission(ForgetRequest(samples=(gone[2],))))
+    kept.cancel(kept.submit(Submission(ForgetRequest(samples=(ROWS[12].id,)))).number)
+    with restore(kept, fast_path) as again:
+        again.describe_source("ann", owner="Ann")
+        again.train(rebuild=True)  # life went on before anybody looked at the record
+        before = again.model().digest
+        entry = again.replay()
+        assert entry and (entry.samples, entry.asker) == (3, "record")
+        assert again.model().digest != before, "withheld before anything is served"
+        again.withhold()
+        again.carry_out()
+        assert promised_files(again.root) == never_saw(
+            again, [row for row in ROWS if row.id not in gone], fast_path / "never"
+        )
+        assert again.replay() is None
+
+
+def test_without_a_restore_nothing_is_asked_again(kept):
+    kept.forget(ForgetRequest(samples=(ROWS[0].id,)))
+    assert kept.replay() is None
+
+
+def test_the_record_names_nobody_and_survives_a_line_cut_short(kept, fast_path):
+    kept.forget(ForgetRequest(samples=(ROWS[0].id,)))
+    path = record_path(kept.root)
+    with path.open("a") as file:
+        file.write('{"request": "99", "mar')
+    kept.forget(ForgetRequest(samples=(ROWS[1].id,)))
+    text = path.read_text()
+    assert ROWS[0].id not in text and len(text.splitlines()) == 4
+    with restore(kept, fast_path) as again:
+        assert again.replay().samples == 2
+
+
+def test_a_record_of_another_workspace_or_inside_this_one_is_refused(kept, create, fast_path):
+    other = create("other")
+    with pytest.raises(ConfigError, match="another workspace"):
+        other.keep_record(fast_path / "record.jsonl")
+    with pytest.raises(ConfigError, match="outside"):
+        other.keep_record(other.root / "record.jsonl")
+    (fast_path / "noise").write_text(json.dumps([1]) + "\n")
+    with pytest.raises(WorkspaceError, match="no record"):
+        other.keep_record(fast_path / "noise")
+
+
+def test_what_cannot_be_recorded_is_not_accepted(kept, fast_path):
+    path = record_path(kept.root)
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(WorkspaceError, match="cannot be written"):
+        kept.submit(Submission(ForgetRequest(samples=(ROWS[0].id,))))
+    assert kept.catalogue.all("SELECT * FROM queue") == kept.catalogue.all("SELECT * FROM withheld") == []

@@ -1,0 +1,53 @@
+"""A shard looked at closely says what a plan would say."""
+
+import pytest
+
+from shardgraph.errors import InputError
+from shardgraph.forget.build.manifest import Manifest
+from shardgraph.forget.erase.request import ForgetRequest
+from shardgraph.forget.queue.queue import Submission
+from shardgraph.forget.views.graph_view import shard_view
+from shardgraph.forget.workspace import Workspace
+from shardgraph.graph import Bilevel, BySource
+from tests.strategies import QUICK, embed, many
+
+
+@pytest.mark.parametrize("topology", [BySource(safe=("web",)), Bilevel(2, 2)], ids=["by source", "bilevel"])
+def test_what_a_shard_costs_is_what_forgetting_a_sample_of_it_costs(fast_path, topology):
+    rows = many(36)
+    with Workspace.create(fast_path / "ws", seed=0, workers=1) as workspace:
+        workspace.add(embed(rows))
+        workspace.train(topology, QUICK)
+        manifest = Manifest.load(workspace.root)
+        for shard in workspace.portrait().shards:
+            found = shard_view(workspace.store, workspace.config, manifest, shard.name)
+            row = workspace.catalogue.rows("unit", [f"shard:{shard.name}"])[0]
+            orders = workspace.plan(ForgetRequest(samples=(row.id,)))
+            assert (found.samples, found.state) == (shard.samples, shard.state)
+            assert found.groups == orders.groups and found.adapters == orders.adapters
+            assert found.revisited == orders.revisited + 1  # the plan does not count what leaves
+            assert found.of == 36
+
+
+def test_what_waits_to_be_forgotten_withdraws_the_groups_that_saw_it(fast_path):
+    rows = many(12)
+    with Workspace.create(fast_path / "ws", seed=0, workers=1) as workspace:
+        workspace.add(embed(rows))
+        workspace.train(BySource(), QUICK)
+        mine = next(row.id for row in rows if row.source == "bob")
+        workspace.submit(Submission(ForgetRequest(samples=(mine,))))
+        states = {shard.name: shard.state for shard in workspace.portrait().shards}
+        assert states == {"ann": "serving", "bob": "missing", "web": "serving"}
+        manifest = Manifest.load(workspace.root)
+        assert shard_view(workspace.store, workspace.config, manifest, "bob").state == "missing"
+        workspace.withhold()
+        workspace.carry_out()
+        assert {shard.state for shard in workspace.portrait().shards} == {"serving"}
+
+
+def test_a_shard_that_is_not_there_is_an_error(fast_path):
+    with Workspace.create(fast_path / "ws", seed=0, workers=1) as workspace:
+        workspace.add(embed(many(12)))
+        workspace.train(BySource(), QUICK)
+        with pytest.raises(InputError, match="no shard 'nobody'"):
+            shard_view(workspace.store, workspace.config, Manifest.load(workspace.root), "nobody")

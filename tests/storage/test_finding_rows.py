@@ -1,0 +1,50 @@
+"""Samples are found by an index whatever names them, also in a catalogue of before."""
+
+import sqlite3
+
+import pytest
+
+from shardgraph.storage.database import Catalogue
+
+COLUMNS = ("id", "label", "source", "subject", "unit")
+
+
+@pytest.fixture
+def catalogue(tmp_path):
+    opened = Catalogue(tmp_path / "catalog.sqlite")
+    with opened.transaction() as db:
+        rows = [(f"i{k}", f"l{k % 3}", f"s{k % 2}", f"p{k // 2}" * (k > 3), "train", "shard:a") for k in range(1200)]
+        db.executemany("INSERT INTO samples (id,label,source,subject,split,unit) VALUES (?,?,?,?,?,?)", rows)
+    yield opened
+    opened.close()
+
+
+def steps(catalogue, column):
+    sql = f"EXPLAIN QUERY PLAN SELECT * FROM samples WHERE {column} IN (?, ?)"
+    return " ".join(row[-1] for row in catalogue.all(sql, "a", "b"))
+
+
+@pytest.mark.parametrize("column", COLUMNS)
+def test_no_column_is_scanned(catalogue, column):
+    assert "SEARCH" in steps(catalogue, column) and "SCAN" not in steps(catalogue, column)
+
+
+def test_a_catalogue_of_before_gets_the_indexes_when_it_is_opened(catalogue, tmp_path):
+    catalogue.close()
+    with sqlite3.connect(tmp_path / "catalog.sqlite") as old:
+        old.executescript(
+            "DROP INDEX by_person; DROP INDEX by_label;CREATE INDEX by_subject ON samples (subject) WHERE subject <> ''"
+        )
+    old.close()
+    again = Catalogue(tmp_path / "catalog.sqlite")
+    assert all("SEARCH" in steps(again, column) for column in COLUMNS)
+    assert again.one("SELECT 1 FROM sqlite_master WHERE name = 'by_subject'") is None
+    again.close()
+
+
+def test_samples_are_counted_by_name(catalogue):
+    people = [f"p{k}" for k in range(700)]
+    found = catalogue.counts("subject", people)
+    assert found == {f"p{k}": 2 for k in range(2, 600)}
+    assert catalogue.counts("source", ["s0", "nobody"], "label = 'l0'") == {"s0": 200}
+    assert catalogue.counts("unit", []) == {}
