@@ -18,7 +18,7 @@ from shardgraph.graph import BySource
 from shardgraph.learn.recipe import Recipe
 from tests.strategies import LABELS, QUICK, RING, embed, many, never_saw
 
-HOUSE = Path(__file__).parents[2]
+HOUSE = Path(__file__).parents[3]
 ROWS = [*many(16), *many(4, split="test")]
 LATE = [row._replace(id=f"latecomer-{i}") for i, row in enumerate(many(6))]
 GONE = [ROWS[0].id, ROWS[5].id, ROWS[17].id]
