@@ -7,8 +7,8 @@ Nothing of the package is imported but the command line's app: modules may move,
 
 A step's record holds the exit code, the key paths of the JSON output ("keys"), the digest of its values, the files that
 the step changed (null: removed) and the certificates that it wrote. What depends on the numerics of a machine (its
-processor, the versions of torch and NumPy) is compared under equal numerics alone, see `numeric_part`. "random" stands
-for what a training with private edges draws anew each time.
+processor, the versions of torch and NumPy) is compared under equal numerics alone, see `numeric_part` and `machine`.
+"random" stands for what a training with private edges draws anew each time.
 """
 
 import argparse
@@ -29,6 +29,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from typer.testing import CliRunner
 
 from shardgraph.cli.main import app
+from tests.compatibility.machine import machine
 from tests.compatibility.samples import write_samples
 
 HERE = Path(__file__).parent
@@ -342,7 +343,7 @@ BY_NAME = {scenario.name: scenario for scenario in SCENARIOS}
 
 
 def play(scenario: Scenario, data: Path, folder: Path) -> Record:
-    """Run a scenario in a new folder; what each step left, and the fingerprint of the model, if there is one."""
+    """Run a scenario in a new folder; what each step left."""
     places = {"WS": folder / "ws", "DATA": data, "OUT": folder}
     steps: list[Record] = []
     before: dict[str, str] = {}
@@ -363,7 +364,7 @@ def play(scenario: Scenario, data: Path, folder: Path) -> Record:
             step["certificates"] = {name: _certificate(path, scenario.private) for name, path in written.items()}
         steps.append(step)
         before, known = after, known | written.keys()
-    return {"fingerprint": fingerprint(places["WS"]), "steps": steps}
+    return {"steps": steps}
 
 
 def run(words: str, places: dict[str, Path]) -> tuple[int, Any]:
@@ -396,12 +397,6 @@ def promised_files(workspace: Path) -> dict[str, str]:
     """The hash of every file whose bytes are promised."""
     paths = [path for name in PROMISED for path in (workspace / name, *(workspace / name).rglob("*")) if path.is_file()]
     return {str(path.relative_to(workspace)): _hashed(path.read_bytes()) for path in paths}
-
-
-def fingerprint(workspace: Path) -> dict[str, str]:
-    """The numerics that the workspace's model was built with; {} before the first training."""
-    path = workspace / "manifest.json"
-    return json.loads(path.read_bytes())["fingerprint"] if path.exists() else {}
 
 
 def key_paths(value: Any, path: str = "") -> list[str]:
@@ -506,7 +501,7 @@ def _told(expected: Any, found: Any) -> str:
 
 
 def load_table() -> Record:
-    """The committed table: the fingerprint that it was made under, and a record a scenario."""
+    """The committed table: the machine that it was made on, and a record a scenario."""
     table = json.loads(DIGESTS.read_text())
     for record in table["scenarios"].values():
         for step in record["steps"]:
@@ -539,8 +534,7 @@ def write_table(records: dict[str, Record]) -> None:
                 }
             steps.append(step)
         scenarios[scenario] = {"steps": steps}
-    made_under = next(record["fingerprint"] for record in records.values())
-    table = {"fingerprint": made_under, "scenarios": scenarios, "shapes": shapes}
+    table = {"machine": machine(), "scenarios": scenarios, "shapes": shapes}
     DIGESTS.write_text(json.dumps(table, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
 
 
@@ -572,7 +566,7 @@ def _compare(chosen: tuple[Scenario, ...] | list[Scenario], data: Path) -> int:
         with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
             found = play(scenario, data, Path(folder))
         lines = differences(plain_part(expected), plain_part(found))
-        same = found["fingerprint"] in ({}, table["fingerprint"])
+        same = machine() == table["machine"]
         if same:
             lines += differences(numeric_part(expected), numeric_part(found))
         verdict = "differs" if lines else "equal" if same else "equal but for numerics, which are others here"

@@ -16,8 +16,9 @@ from typing import Any
 import pytest
 
 from tests.compatibility.archives import LEFTOVER, NAMES, unpack
+from tests.compatibility.machine import machine
 from tests.compatibility.samples import write_samples
-from tests.compatibility.scenarios import HERE, run
+from tests.compatibility.scenarios import HERE, load_table, run
 from tests.compatibility.surface import commands
 
 COUNTS = {  # of samples in the archives
@@ -115,6 +116,14 @@ def test_it_is_opened_verified_forgotten_from_and_verified_again(anywhere: Old):
     assert plain[0] == 0 and wrong(plain, same) == wrong(again, same) == []
     assert left[1]["samples"] == {split: count - 1 for split, count in COUNTS[anywhere.name].items()}
     assert anywhere.holds(SAMPLE) == anywhere.holds(HELD_OUT) == []
+
+
+def test_on_the_machine_that_wrote_it_its_numerics_are_the_same(old: Old):
+    """Else code that trains otherwise would only ever be told that nothing was compared."""
+    if machine() != load_table()["machine"]:
+        pytest.skip("the archives were written on another machine")
+    ((code, status),) = old.run("status WS")
+    assert code == 0 and status["numerics"] == "same"
 
 
 def test_the_other_numerics_are_others(tmp_path: Path):
