@@ -4,7 +4,7 @@ Reading needs nothing more. Writing takes the lock and recovers first: `erase.re
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from shardgraph.learn.numerics import Numerics, difference, fingerprint
 from shardgraph.storage.catalogue import Catalogue
 from shardgraph.storage.lock import WriteLock
 from shardgraph.storage.store import Store
+from shardgraph.storage.tables import ledger
 
 EXECUTORS = ("serial", "processes", "ray")
 Progress = Callable[[str, int, int], None]
@@ -71,6 +72,11 @@ class Context:
     def now(self) -> datetime:
         """The time, in UTC."""
         return datetime.now(UTC)
+
+    def record_event(self, event: str, detail: Mapping[str, object]) -> None:
+        """Add an event to the ledger, in a transaction of its own; its detail names no sample."""
+        with self.catalogue.transaction() as transaction:
+            ledger.add_event(transaction, event, detail, self.now())
 
     # Configuration
 

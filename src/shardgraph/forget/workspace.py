@@ -25,7 +25,6 @@ from shardgraph.forget.intake.embed import OnBad, OnPresent, embed_arriving
 from shardgraph.forget.intake.first_training import aim_samples, plan_configuration, waiting_shards
 from shardgraph.forget.proof.certificate import Certificate, Certificates
 from shardgraph.forget.proof.keys import Keys
-from shardgraph.forget.proof.ledger import record_event
 from shardgraph.forget.proof.verify import Rebuild, Verification, compare_groups, rebuild_of, run_checks
 from shardgraph.forget.queue.queue import Submission
 from shardgraph.forget.queue.request_queue import RequestQueue, check_inputs
@@ -148,7 +147,7 @@ class Workspace:
                 context.save_config(replace(context.config, dims=dims))
             context.store.put_inbox(samples)
             if returning:
-                record_event(context, "returned", {"samples": returning})
+                context.record_event("returned", {"samples": returning})
         return len(samples)
 
     def add_records(
@@ -216,7 +215,7 @@ class Workspace:
             context.store.place(lambda done, of: context.progress("placing", done, of))
             manifest = build(context)
             detail = {"model": context.keys.mark(manifest.model_digest), "groups": len(manifest.groups)}
-            record_event(context, "trained", detail | {"config": context.keys.mark("config", config.basis)})
+            context.record_event("trained", detail | {"config": context.keys.mark("config", config.basis)})
             context.catalogue.scrub()
         return manifest
 

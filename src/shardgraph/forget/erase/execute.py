@@ -9,10 +9,12 @@
 Every step looks at what is there and can be repeated, so recovery is just running them.
 """
 
+import json
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
+from shardgraph.digest import canonical_json
 from shardgraph.errors import DamagedFile, VerificationError, WorkspaceError
 from shardgraph.forget.build.build import build, confirm_prototypes
 from shardgraph.forget.build.manifest import Manifest
@@ -23,11 +25,11 @@ from shardgraph.forget.erase.withdraw import erase, withdraw
 from shardgraph.forget.proof import erasure_log
 from shardgraph.forget.proof.certificate import Certificate, certificate_leaf, issue
 from shardgraph.forget.proof.guarantee import state_guarantee
-from shardgraph.forget.proof.ledger import last_certificate
 from shardgraph.forget.proof.verify import find_problems
+from shardgraph.forget.queue import queue
 from shardgraph.storage.files import destroy, in_background
 from shardgraph.storage.catalogue import Transaction
-from shardgraph.storage.tables import erasures, events, inventory, parties, requests
+from shardgraph.storage.tables import erasures, inventory, ledger, parties, requests
 
 
 def carry_out(context: Context, plan: ForgetPlan, instant: bool, numbers: Sequence[int] = ()) -> Certificate:
@@ -41,21 +43,29 @@ def accept(context: Context, plan: ForgetPlan, instant: bool, numbers: Sequence[
     catalogue, units = context.catalogue, {row.unit for row in plan.rows}
     if inventory.find_by(catalogue, "id", [row.id for row in plan.rows]) != list(plan.rows):
         raise WorkspaceError("the plan is stale: the workspace changed since; plan again")
-    provisioned = parties.provisioned_from(catalogue, units)
+    number = erasures.last_erasure(catalogue) + 1
+    provisioned = [
+        (group.consumer, group.name) for group in parties.provisioned_groups(catalogue) if units & set(group.units)
+    ]
     opening = _opening(context, plan) | _counted(len(provisioned))
     cost = {"revisited": plan.revisited, "of": inventory.count_in_shards(catalogue)}
     with catalogue.transaction() as transaction:
-        number = erasures.start(
-            transaction, plan.rows, instant=instant, reason=plan.request.reason, opening=opening, time=context.now()
+        erasures.accept_erasure(
+            transaction,
+            number,
+            plan.rows,
+            instant=instant,
+            received=context.now().isoformat(),
+            reason=plan.request.reason,
+            opening=canonical_json(opening).decode(),
         )
-        inventory.remove_samples(transaction, [row.id for row in plan.rows])
-        inventory.mark_units_dirty(transaction, units)
         inventory.remove_groups(transaction, plan.groups)
-        parties.delete_provisioned(transaction, provisioned)
-        parties.drop_exhausted(transaction, plan.rows, plan.request.sources)
-        requests.start(transaction, numbers, number)
+        parties.remove_provisioned(transaction, provisioned)
+        parties.drop_empty_sources(transaction, {row.source for row in plan.rows} | {*plan.request.sources})
+        parties.drop_empty_rights(transaction, plan.rows)
+        queue.start(transaction, numbers, number)
         counted = {"request": number, "samples": len(plan.rows)} | cost | _counted(len(provisioned))
-        events.record(transaction, "accepted", counted | _charge(context, transaction, plan), context.now())
+        ledger.add_event(transaction, "accepted", counted | _charge(context, transaction, plan), context.now())
         if not numbers:  # requests of the queue were logged when they were accepted
             erasure_log.append(context, transaction, [row.id for row in plan.rows])
     return number
@@ -70,7 +80,9 @@ def finish(
     once more while `recovering`, the erasure ends as an instant one, for others wait: what it was about is erased, and
     nothing that saw it is served. `repair` builds the rest, or says what is in its way.
     """
-    instant, before = erasures.opening_of(context.catalogue, number)
+    erasure = erasures.find_erasure(context.catalogue, number)
+    assert erasure is not None
+    before = json.loads(erasure.opening)
     leaving = erasures.leaving(context.catalogue, number)
     old: list[Path] = []
     lacking = "the numerics are others, `shardgraph train --rebuild` builds all anew"
@@ -82,38 +94,31 @@ def finish(
     with in_background() as later:  # training waits for no disk
         for path in old:
             later(destroy, path)
-        if context.config.trained and not instant and context.same_numerics:
+        if context.config.trained and not erasure.instant and context.same_numerics:
             _enter(context, number, erasures.RETRAINING)
             lacking = _rebuild(context, classes, recovering)
         manifest = Manifest.load(context.root)
     _verify(context, number, {sample.unit for sample in leaving})
     certificate = _close(context, number, before, manifest, [sample.id for sample in leaving], lacking)
     context.catalogue.scrub(gone)
-    requests.settle(context.catalogue)
+    queue.settle(context.catalogue)
     return certificate
 
 
 def repair(context: Context) -> Certificate | None:
     """Build the groups that were withdrawn; a certificate says so, unless nothing was missing."""
-    if not erasures.any_instant(context.catalogue) and not Manifest.load(context.root).missing:
+    if not erasures.any_erasure_in(context.catalogue, erasures.INSTANT) and not Manifest.load(context.root).missing:
         return None
     manifest = build(context)
-    number = last_certificate(context.catalogue) + 1
+    number = ledger.last_certificate(context.catalogue) + 1
     draft = _draft(context, number, "repair", manifest, entries=(), asked=(), inputs="", before="")
     certificate = issue(context.root, context.keys, draft)
     model = context.keys.mark(manifest.model_digest)
     with context.catalogue.transaction() as transaction:
-        events.record(transaction, "repaired", {"certificate": number, "model": model}, context.now())
-        erasures.finish_instant(transaction)
+        ledger.add_event(transaction, "repaired", {"certificate": number, "model": model}, context.now())
+        erasures.complete_instant(transaction)
     context.catalogue.scrub()
     return certificate
-
-
-def failure_reason(error: Exception) -> str:
-    """Why a request failed, in words that name nobody: they stay when the names are gone."""
-    if isinstance(error, DamagedFile):
-        return "a file that it needs is torn or was changed: `shardgraph verify` names it, restore it from a backup"
-    return f"{type(error).__name__}: `shardgraph verify` says what is wrong"
 
 
 def _rebuild(context: Context, classes: tuple[str, ...] | None, recovering: bool) -> str:
@@ -123,7 +128,7 @@ def _rebuild(context: Context, classes: tuple[str, ...] | None, recovering: bool
     except Exception as error:
         if not recovering:
             raise
-        return f"{failure_reason(error)}; then `shardgraph repair`"
+        return f"{queue.reason(error)}; then `shardgraph repair`"
     return ""
 
 
@@ -155,7 +160,7 @@ def _close(
 ) -> Certificate:
     """Certificate first, then, in one transaction, the end of the erasure and of its journal."""
     whole, keys = not manifest.missing, context.keys
-    issued = last_certificate(context.catalogue) + 1
+    issued = ledger.last_certificate(context.catalogue) + 1
     leaves = tuple(sorted(certificate_leaf(keys.nonce(issued, sample), sample) for sample in ids))
     facts = {"entries": leaves, "asked": tuple(before["asked"])} | {k: before[k] for k in ("inputs", "before")}
     facts |= _counted(before.get("provisioned", 0))
@@ -165,12 +170,12 @@ def _close(
     marks = {keys.mark("samples", sample) for sample in ids} | {*before["asked"], *before.get("emptied", ())}
     with context.catalogue.transaction() as transaction:
         state = erasures.DONE if whole else erasures.INSTANT
-        erasures.close(transaction, number, state, issued, marks, context.now())
+        finished = context.now().isoformat()
+        erasures.finish_erasure(transaction, number, state, finished=finished, certificate=issued, marks=marks)
         lacks = "" if whole else lacking or "`shardgraph repair` does it"
-        requests.close(transaction, number, issued, lacking=lacks)
+        queue.close(transaction, number, issued, lacking=lacks)
         detail = {"request": number, "certificate": issued, "model": keys.mark(manifest.model_digest)}
-        events.record(transaction, state, detail, context.now())
-        transaction.mark_dirty()
+        ledger.add_event(transaction, state, detail, context.now())
     return certificate
 
 
@@ -198,21 +203,21 @@ def _counted(provisioned: int) -> dict[str, int]:
 
 def _enter(context: Context, number: int, state: str) -> None:
     with context.catalogue.transaction() as transaction:
-        erasures.enter(transaction, number, state)
-        requests.follow(transaction, number, state)
+        erasures.set_erasure_state(transaction, number, state)
+        queue.follow(transaction, number, state)
 
 
 def _verify(context: Context, number: int, units: set[str]) -> None:
     """Verify what came through the queue; if something is wrong its requests fail, and nothing else waits for them."""
-    if not requests.of_erasure(context.catalogue, number):
+    if not requests.requests_of_erasure(context.catalogue, number):
         return
     problem = find_problems(context, units)
     with context.catalogue.transaction() as transaction:
         if problem:
-            erasures.enter(transaction, number, erasures.UNVERIFIED)
+            erasures.set_erasure_state(transaction, number, erasures.UNVERIFIED)
             reason = "erased, but not verified: `shardgraph verify` says what is wrong"  # and names what is
-            requests.fail(transaction, requests.of_erasure(context.catalogue, number), reason)
+            queue.fail(transaction, requests.requests_of_erasure(context.catalogue, number), reason)
         else:
-            requests.follow(transaction, number, requests.VERIFIED)
+            queue.follow(transaction, number, requests.VERIFIED)
     if problem:
         raise VerificationError(f"request {number} is erased, but not verified: {problem}")

@@ -10,10 +10,9 @@ from typing import Any
 from shardgraph.errors import InputError, UnknownSample, some
 from shardgraph.forget.build.wanted import graph_over, group_learns, labels_in
 from shardgraph.forget.config import Config
-from shardgraph.forget.erase.request import KINDS, ForgetRequest
+from shardgraph.forget.erase.request import KINDS, ForgetRequest, forgotten_before
 from shardgraph.forget.privacy.charges import Charge, Spending, load_charges, spend
 from shardgraph.forget.proof.keys import Keys
-from shardgraph.forget.proof.ledger import forgotten_before
 from shardgraph.graph import Group, ShardGraph
 from shardgraph.storage.samples import TRAIN
 from shardgraph.storage.store import Store, shard_unit

@@ -15,9 +15,10 @@ from shardgraph.forget.build.wanted import wanted_groups
 from shardgraph.forget.context import Context
 from shardgraph.forget.erase import execute
 from shardgraph.forget.proof.certificate import Certificate
+from shardgraph.forget.queue import queue
 from shardgraph.forget.rights.provision import destroy_strays, strays
 from shardgraph.storage.files import sweep
-from shardgraph.storage.tables import erasures, inventory, requests
+from shardgraph.storage.tables import erasures, inventory
 
 STAGED = "staged.json"  # says where copies of shard files lie in object storage
 
@@ -36,7 +37,7 @@ def writing(context: Context) -> Iterator[None]:
 def resume(context: Context) -> list[Certificate]:
     """Finish the placement and the erasures that a crash interrupted; not while another process writes."""
     moving = context.config.trained and inventory.is_placing(context.catalogue)
-    unfinished = erasures.unfinished(context.catalogue) or is_torn(context)
+    unfinished = erasures.erasures_under_way(context.catalogue) or is_torn(context)
     if not (moving or unfinished or context.catalogue.dirty or strays(context.store)):
         return []
     try:
@@ -60,7 +61,7 @@ def recover(context: Context) -> list[Certificate]:
     else:
         store.drop_empty_inbox()
         store.take_back_targets()  # a first training was interrupted before it began
-    unfinished = erasures.unfinished(catalogue)
+    unfinished = erasures.erasures_under_way(catalogue)
     if unfinished:
         context.drop_models()
     finished = [execute.finish(context, number, recovering=True) for number in unfinished]
@@ -68,7 +69,7 @@ def recover(context: Context) -> list[Certificate]:
         mend_manifest(context)
     if catalogue.dirty:
         catalogue.scrub()
-    requests.settle(catalogue)
+    queue.settle(catalogue)
     return finished
 
 

@@ -3,7 +3,6 @@
     keys          the secret of keyed hashes (marks), and the key that signs certificates
     certificate   what was asked and what the model is now, chained and signed
     guarantee     which guarantee holds: exact, withdrawn, or (alpha, beta) with private edges
-    ledger        every event in order, and what can be read from it
     verify        whether what is on disk is what was certified, and what the retained data gives
     erasure_log   marks of what was asked to be forgotten, in a file outside the workspace and its backups
 """

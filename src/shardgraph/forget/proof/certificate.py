@@ -16,7 +16,7 @@ from shardgraph.errors import DamagedFile, VerificationError
 from shardgraph.forget.context import Context
 from shardgraph.forget.proof.keys import Keys, certificate_leaf, check_signature
 from shardgraph.storage.files import write_file
-from shardgraph.storage.tables import events
+from shardgraph.storage.tables import ledger
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class Certificates:
 
     def last(self) -> int:
         """The number of the last certificate; 0 before the first."""
-        return events.last_certificate(self._context.catalogue)
+        return ledger.last_certificate(self._context.catalogue)
 
     def load(self, number: int) -> Certificate:
         """A certificate by its number."""

@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from shardgraph.errors import FingerprintError, ShardgraphError, VerificationError, WorkspaceBusy, WorkspaceError, some
-from shardgraph.forget.build.build import sum_prototypes
+from shardgraph.forget.build.build import publishable_models, sum_prototypes
 from shardgraph.forget.build.manifest import Manifest, group_path, load_classes, load_group
 from shardgraph.forget.build.wanted import tasks_for, wanted_groups
 from shardgraph.forget.context import Context
-from shardgraph.forget.proof.ledger import last_certificate, published_models
 from shardgraph.forget.proof.certificate import Certificate, certificate_path, check_certificate
 from shardgraph.forget.rights.provision import check_provisioned, rebuilt_otherwise
 from shardgraph.forget.rights.rights import rights_by_consumer
@@ -24,7 +23,7 @@ from shardgraph.learn.adapters import model_digest
 from shardgraph.learn.executors import GroupTask
 from shardgraph.learn.numerics import difference
 from shardgraph.storage.samples import TEST
-from shardgraph.storage.tables import erasures, events, inventory, parties
+from shardgraph.storage.tables import erasures, inventory, ledger, parties
 from shardgraph.storage.files import destroy, scratch_file
 from shardgraph.storage.store import shard_unit, test_unit
 
@@ -96,7 +95,7 @@ def run_checks(context: Context, *, full: bool) -> Verification:
         ("keys", _keys),
         ("numerics", _numerics),
     ]
-    if parties.any_provisioned(context.catalogue):
+    if parties.any_provisioned_consumer(context.catalogue):
         looks.append(("rights", _rights))
         looks += [("rights rebuilt", _rights_rebuilt)] if full else []
     if full:
@@ -138,7 +137,7 @@ def _look(name: str, look: Callable[[Context], str], context: Context) -> Check:
 
 def _certificates(context: Context) -> str:
     previous, count = "", 0
-    for number in range(1, last_certificate(context.catalogue) + 1):
+    for number in range(1, ledger.last_certificate(context.catalogue) + 1):
         certificate = Certificate.load(certificate_path(context.root, number))
         check_certificate(certificate, context.keys.public)
         if certificate.number != number or certificate.previous != previous:
@@ -149,8 +148,8 @@ def _certificates(context: Context) -> str:
 
 def _all_certificates(context: Context) -> str:
     """Those that the ledger knows, and that there are no more: none is under way."""
-    found, last = _certificates(context), last_certificate(context.catalogue)
-    named = erasures.last_named_certificate(context.catalogue)
+    found, last = _certificates(context), ledger.last_certificate(context.catalogue)
+    named = erasures.last_forgotten_certificate(context.catalogue)
     if certificate_path(context.root, last + 1).exists() or named > last:
         raise VerificationError(f"the ledger's last certificate is number {last}, and there are more")
     return found
@@ -214,7 +213,7 @@ def _catalogued(context: Context, units: Iterable[str]) -> str:
 def _model(context: Context) -> str:
     root, manifest = context.root, Manifest.load(context.root)
     if not manifest.model_digest:
-        if events.exists(context.catalogue, "trained"):
+        if ledger.has_event(context.catalogue, "trained"):
             raise VerificationError("manifest.json names no model, the ledger does; `shardgraph train` writes it anew")
         return "no model yet"
     for name, expected in manifest.groups.items():
@@ -228,7 +227,7 @@ def _model(context: Context) -> str:
     found = model_digest(manifest.groups, manifest.prototypes, classes, manifest.weight)
     if found != manifest.model_digest:
         raise VerificationError(f"model_digest should be {found}, the manifest says {manifest.model_digest}")
-    possible = published_models(context.catalogue)
+    possible = publishable_models(context.catalogue)
     if possible and context.keys.mark(found) not in possible:
         raise VerificationError("the model is not the one that the ledger recorded last")
     return f"{len(manifest.groups)} groups, model {found[:16]}"
@@ -236,7 +235,7 @@ def _model(context: Context) -> str:
 
 def _configuration(context: Context) -> str:
     """That config.json is the one that was trained with."""
-    trained_with = events.last_configuration(context.catalogue)
+    trained_with = ledger.last_trained_config(context.catalogue)
     if trained_with and trained_with != context.keys.mark("config", context.config.basis):
         raise VerificationError("config.json is not the one that the model was trained with")
     return "as trained with" if trained_with else "no training has fixed it yet"

@@ -4,6 +4,7 @@ Whoever takes a request withholds its samples in the same transaction; whoever c
 two may be different processes, and each may die at any time: what they know is in the catalogue.
 """
 
+import json
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,16 +18,17 @@ from shardgraph.forget.erase.recovery import writing
 from shardgraph.forget.erase.request import ForgetRequest
 from shardgraph.forget.proof import erasure_log
 from shardgraph.forget.proof.certificate import Certificate, certificate_path
-from shardgraph.forget.proof.ledger import last_certificate
-from shardgraph.forget.queue.batch import next_batch, union
-from shardgraph.forget.queue.queue import Submission, asked_for, enter, repeated
+from shardgraph.forget.queue import queue
+from shardgraph.forget.queue.batch import next_batch, unite_requests
+from shardgraph.forget.queue.queue import Submission
 from shardgraph.storage.catalogue import Transaction
 from shardgraph.storage.files import check_room
 from shardgraph.storage.lock import WriteLock
-from shardgraph.storage.tables import erasures, inventory, requests
-from shardgraph.storage.tables.requests import QueuedRequest
+from shardgraph.storage.tables import erasures, inventory, ledger, requests
+from shardgraph.storage.tables.requests import Request
 
 SERVING = "serving"  # the file whose lock says that a service runs
+MOST = 10_000  # requests that are looked at together
 POLL = 0.1  # seconds between two looks, while a command waits for the service
 
 
@@ -55,10 +57,10 @@ class RequestQueue:
 
     # Requests
 
-    def submit(self, what: Submission) -> QueuedRequest:
+    def submit(self, what: Submission) -> Request:
         """Take a request, and withhold what it names; the same key again gives the same request."""
         context = self._context
-        if what.key and (before := repeated(context.catalogue, what.key, what.body)):
+        if what.key and (before := queue.repeated(context.catalogue, what.key, what.body)):
             return self.find(before)
         rest, joined = self.without_leaving(what.request)
         plan = plan_forget(context.store, context.config, context.keys, rest) if rest.selectors() or not joined else None
@@ -68,23 +70,30 @@ class RequestQueue:
             number = self._enter(transaction, what, plan, joined)
         return self.find(number)
 
-    def find(self, number: int) -> QueuedRequest:
+    def find(self, number: int) -> Request:
         """A request, with its history."""
-        return requests.find(self._context.catalogue, number)
+        return queue.find(self._context.catalogue, number)
 
-    def cancel(self, number: int, *, release: bool = False) -> QueuedRequest:
+    def cancel(self, number: int, *, release: bool = False) -> Request:
         """Take a request back before its erasing starts; what was withheld for it may be served again.
 
         With `release` its Idempotency-Key may come again: nobody was told that it was accepted.
         """
-        requests.cancel(self._context.catalogue, number, release=release)
+        queue.cancel(self._context.catalogue, number, release=release)
         erasure_log.append_cancelled(self._context, number)
         return self.find(number)
 
-    def retry(self, number: int) -> QueuedRequest:
+    def retry(self, number: int) -> Request:
         """Let a failed request try again."""
         with self._context.catalogue.transaction() as transaction:
-            requests.retry(transaction, number)
+            found = self.find(number)
+            if found.state != requests.FAILED:
+                raise WorkspaceError(f"only a failed request can be tried again; {number} is {found.state}")
+            if found.erasure is None:
+                requests.move_requests(transaction, [number], requests.RECEIVED)
+            else:
+                erasures.retry_unverified(transaction, found.erasure)
+                queue.follow(transaction, found.erasure, requests.RETRAINING)
         return self.find(number)
 
     def withhold(self, numbers: Sequence[int] | None = None, state: str = "") -> list[int]:
@@ -92,19 +101,22 @@ class RequestQueue:
 
         `state` is the id of the first served state that is without them.
         """
-        waiting = [one.number for one in requests.listed(self._context.catalogue, states=(requests.RECEIVED,))]
+        waiting = [one.number for one in requests.requests_after(self._context.catalogue, states=(requests.RECEIVED,), limit=MOST)]
         chosen = [number for number in waiting if numbers is None or number in numbers]
         if chosen:
             with self._context.catalogue.transaction() as transaction:
-                requests.mark_withheld(transaction, chosen, state)
+                for number in requests.move_requests(
+                    transaction, chosen, requests.INSTANT, of=(requests.RECEIVED,)
+                ):
+                    ledger.add_event(transaction, requests.INSTANT, {"entry": number, "state": state})
         return chosen
 
     def carry_out(self, grace: float = 0.0) -> list[int]:
         """Carry out the next batch, after what was interrupted; the requests it took, none if nothing is due."""
         context = self._context
-        waiting = erasures.unfinished(context.catalogue) or next_batch(context, grace)
+        waiting = erasures.erasures_under_way(context.catalogue) or next_batch(context, grace)
         if not waiting and not context.catalogue.dirty:
-            requests.settle(context.catalogue)
+            queue.settle(context.catalogue)
             return []
         with writing(context):
             batch = [number for number in next_batch(context, grace) if self._can_run(number)]
@@ -138,7 +150,7 @@ class RequestQueue:
         """Log what is asked to be forgotten in a file outside the workspace and its backups, from now on."""
         erasure_log.keep_log(self._context, path)
 
-    def replay(self) -> QueuedRequest | None:
+    def replay(self) -> Request | None:
         """Ask again for what that log says and the ledger does not know: this was restored from a backup."""
         names, ids = erasure_log.find_missing(self._context)
         found = None
@@ -154,7 +166,7 @@ class RequestQueue:
         """One plan for all that the requests withhold, in the name of what they asked."""
         context = self._context
         samples = ForgetRequest(samples=tuple(requests.withheld_by(context.catalogue, batch)))
-        asked = union([asked_for(context.catalogue, number) for number in batch])
+        asked = unite_requests([queue.wish(context.catalogue, number) for number in batch])
         return replace(plan_forget(context.store, context.config, context.keys, samples), request=asked)
 
     def _can_run(self, number: int) -> bool:
@@ -166,14 +178,14 @@ class RequestQueue:
                 check_inputs(self._context, plan, instant=False)
                 return True
             with catalogue.transaction() as transaction:  # what it named was forgotten in another way meanwhile
-                requests.finish_already(transaction, number, plan.already[-1])
+                _finish_already(transaction, number, plan.already[-1])
                 transaction.mark_dirty()
             catalogue.scrub()
         except DiskFull:
             raise  # it can be tried again later
         except ShardgraphError as error:
             with catalogue.transaction() as transaction:
-                requests.fail(transaction, [number], execute.failure_reason(error))
+                queue.fail(transaction, [number], queue.reason(error))
         return False
 
     def _enter(
@@ -185,30 +197,48 @@ class RequestQueue:
             raise WorkspaceBusy("the workspace changed just now; ask again")
         named = {*what.request.selectors(), *(("samples", row.id) for row in rows)}
         named |= {("subjects", row.subject) for row in rows if row.subject}
-        number = enter(transaction, what, [row.id for row in rows], [context.keys.mark(*one) for one in named])
+        number = queue.enter(transaction, what, [row.id for row in rows], [context.keys.mark(*one) for one in named])
         if rows:
             erasure_log.append(context, transaction, [row.id for row in rows])
         elif plan and plan.already:
-            requests.finish_already(transaction, number, plan.already[-1])
-        elif joined is None or not requests.join(transaction, number, joined):
-            raise WorkspaceBusy("the workspace changed just now; ask again")
+            _finish_already(transaction, number, plan.already[-1])
+        else:
+            self._join(transaction, number, joined)
         return number
+
+    def _join(self, transaction: Transaction, number: int, erasure: int | None) -> None:
+        """Tie a request to the erasure under way that forgets the same."""
+        found = erasures.find_erasure(self._context.catalogue, erasure) if erasure is not None else None
+        if found is None or found.state in (erasures.DONE, erasures.INSTANT):
+            raise WorkspaceBusy("the workspace changed just now; ask again")
+        requests.set_erasure(transaction, number, found.number)
+        retraining = found.state == erasures.RETRAINING
+        state = requests.RETRAINING if retraining else requests.ERASING
+        requests.move_requests(transaction, [number], state)
 
     def _leaving(self, request: ForgetRequest) -> dict[tuple[str, str], int]:
         """Those of the names that are being forgotten just now, with the number of the erasure that does so."""
         context = self._context
         gone = erasures.erasures_of(context.catalogue, request.samples)
         found = {("samples", name): number for name, number in gone.items()}
-        marks = erasures.emptied_marks(context.catalogue)
+        openings = erasures.openings(context.catalogue).items()
+        marks = {mark: number for number, opening in openings for mark in json.loads(opening).get("emptied", ())}
         for kind, name in request.selectors() if marks else ():
             if kind != "samples" and (number := marks.get(context.keys.mark(kind, name))):
                 found[kind, name] = number
         return found
 
 
+def _finish_already(transaction: Transaction, number: int, certificate: int) -> None:
+    """End a request whose names were forgotten before: the certificate of then is this one's."""
+    requests.close_request(transaction, number, certificate)
+    requests.release_samples(transaction, number)
+    requests.move_requests(transaction, [number], requests.DONE)
+
+
 def check_inputs(context: Context, plan: ForgetPlan, *, instant: bool) -> None:
     """Raise before anything changes if the disk has no room, or a file that will be read is damaged."""
-    if last := last_certificate(context.catalogue):
+    if last := ledger.last_certificate(context.catalogue):
         Certificate.load(certificate_path(context.root, last))  # the next one names it
     units = plan.reads if not instant else {row.unit for row in plan.rows} & set(plan.reads)
     sizes = [context.store.read(unit).tokens.nbytes for unit in units]  # reading checks its digest

@@ -8,7 +8,6 @@ from shardgraph.forget.config import Config
 from shardgraph.forget.context import Context
 from shardgraph.forget.erase.recovery import writing
 from shardgraph.forget.intake.admission import check_dims
-from shardgraph.forget.proof.ledger import record_event
 from shardgraph.forget.rights.coverage import Available, Reach, available_groups, reach_of
 from shardgraph.forget.rights.model import Answer, RightModel, Stamp, assemble_model, stamp_of
 from shardgraph.forget.rights.provision import destroy_strays, keep_only, provision, provisioned_groups
@@ -17,7 +16,7 @@ from shardgraph.forget.rights.shared_pass import SharedPass
 from shardgraph.learn.ensemble import Model
 from shardgraph.learn.executors import best_device
 from shardgraph.storage.samples import Samples
-from shardgraph.storage.tables import events, parties
+from shardgraph.storage.tables import ledger, parties
 
 ATTEMPTS = 20  # to assemble a model while a writer moves files
 
@@ -68,9 +67,9 @@ class Consumers:
             context.check_numerics()
             if not right.provision:
                 with context.catalogue.transaction() as transaction:
-                    parties.enable_provisioning(transaction, consumer)
+                    parties.set_provision(transaction, consumer)
             trained = provision(context, right)
-            record_event(context, "provisioned", {"consumer": self._mark(consumer), "groups": trained})
+            context.record_event("provisioned", {"consumer": self._mark(consumer), "groups": trained})
             context.catalogue.scrub()
         return trained
 
@@ -107,9 +106,9 @@ class Consumers:
         lacking = self._available(right).lacking if context.config.trained else {}
         detail = {"consumer": self._mark(right.consumer), "sources": len(right.sources), "shards": len(right.shards)}
         with context.catalogue.transaction() as transaction:
-            parties.write_right(transaction, right.consumer, right.sources, right.shards, right.provision)
+            parties.save_grant(transaction, right.to_grant())
             keep_only(context.catalogue, transaction, right.consumer, lacking)
-            events.record(transaction, event, detail, context.now())
+            ledger.add_event(transaction, event, detail, context.now())
         destroy_strays(context.store)
         context.catalogue.scrub()
         if not right.sources and not right.shards:
