@@ -94,4 +94,5 @@ def _applied(connection: Connection) -> int:
     """The number of the last migration that was applied; 0 if none was recorded."""
     if not connection.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'migrations'").fetchone():
         return 0
-    return connection.execute("SELECT coalesce(max(number), 0) FROM migrations").fetchone()[0]  # type: ignore[no-any-return]
+    number: int = connection.execute("SELECT coalesce(max(number), 0) FROM migrations").fetchone()[0]
+    return number

@@ -1,7 +1,7 @@
 """The parties: sources that gave data, consumers with rights to a part of it, and the tokens of those who may ask."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from shardgraph.storage.catalogue import Catalogue, Transaction
@@ -161,6 +161,12 @@ def record_provisioned(transaction: Transaction, group: ProvisionedGroup) -> Non
 def remove_provisioned(transaction: Transaction, groups: Iterable[tuple[str, str]]) -> None:
     """Remove groups that were kept, given as (consumer, name)."""
     transaction.executemany("DELETE FROM provisioned WHERE consumer = ? AND name = ?", list(groups))
+
+
+def keep_provisioned(transaction: Transaction, consumer: str, keys: Mapping[str, str]) -> None:
+    """Remove the groups kept for a consumer that are not among `keys`, or have another key."""
+    rows = transaction.execute("SELECT name, key FROM provisioned WHERE consumer = ?", (consumer,)).fetchall()
+    remove_provisioned(transaction, [(consumer, name) for name, key in rows if keys.get(name) != key])
 
 
 # Tokens
