@@ -1,10 +1,10 @@
+"""The numerics fingerprint: what it names, and that it notices settings of the libraries."""
+
 import os
 import subprocess
 import sys
-
 import pytest
 import torch
-
 from shardgraph.learn.numerics import arithmetic, difference, fingerprint, fingerprint_digest
 
 
