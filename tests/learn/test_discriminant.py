@@ -1,21 +1,21 @@
 """Second-order prototypes against their formulas; the predicted errors pair by pair, and against new samples."""
 
+import math
 from dataclasses import replace
+
 import numpy as np
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from shardgraph.learn.discriminant import discriminant
+
+from shardgraph.learn import discriminant as module
+from shardgraph.learn.discriminant import HALF_LOG_ODDS, choose_shrinkage, discriminant, predicted_errors
 from shardgraph.learn.ensemble import Model
 from shardgraph.learn.group import train_group
 from shardgraph.learn.prototypes import BLOCK, SCALE, Prototypes, quantise, total
 from shardgraph.learn.recipe import Recipe
 from tests.strategies import embed, many
-import math
-import pytest
-from shardgraph.learn import discriminant as shrinkage
-from shardgraph.learn.discriminant import ODDS, chosen, discriminant, predicted_errors
-from shardgraph.learn.prototypes import SCALE, Prototypes, quantise, total
 
 
 def samples(count=40, dim=6):
@@ -121,8 +121,11 @@ def test_mixing_standardises_both_parts_per_sample():
     def standardised(y):
         return (y - y.mean(1, keepdim=True)) / y.std(1, keepdim=True, unbiased=False)
 
-    expected = 0.4 * standardised(model.voices(whole)) + 0.6 * standardised(model.similarity(whole))
+    expected = 0.4 * standardised(model.adapter_logits(whole)) + 0.6 * standardised(model.similarity(whole))
     assert np.allclose(model.scores(whole), expected.numpy(), atol=1e-5)  # float32, sums in another order
+
+
+ODDS = [math.exp(x / 2) for x in HALF_LOG_ODDS]
 
 
 def naive_error(within, means, counts, freedom, s, tails=1.5):
@@ -163,7 +166,7 @@ def gaussians(generator, each, classes=6, dim=40):
 
 
 def sums(members):
-    """square, means and counts, as `chosen` takes them."""
+    """square, means and counts, as `choose_shrinkage` takes them."""
     rows = np.concatenate(members)
     means = np.stack([own.mean(axis=0) for own in members])
     counts = np.array([len(own) for own in members], float)
@@ -190,12 +193,12 @@ def test_predictions_equal_the_formula_pair_by_pair():
         naive_error(within.T @ within, means.numpy(), counts.numpy(), 84, x / (1 + x)) for x in (0.01, 0.3, 5.0)
     ]
     assert np.allclose(found, expected, rtol=1e-8)
-    assert chosen(square, means, counts, 0) == pytest.approx(naive_shrinkage(members), rel=1e-9)
+    assert choose_shrinkage(square, means, counts, 0) == pytest.approx(naive_shrinkage(members), rel=1e-9)
 
 
 @pytest.mark.parametrize("each", [12, 30, 200])
 def test_for_gaussians_predictions_come_true(each, monkeypatch):
-    monkeypatch.setattr(shrinkage, "TAILS", 1.0)
+    monkeypatch.setattr(module, "TAILS", 1.0)
     everything = [gaussians(np.random.default_rng(seed), each + 2000, classes=2) for seed in range(8)]
     odds = [0.001, 0.03, 1.0]
     predicted, measured = [], []
@@ -212,7 +215,7 @@ def test_for_gaussians_predictions_come_true(each, monkeypatch):
 
 def test_fewer_samples_are_shrunk_further():
     whole = gaussians(np.random.default_rng(3), 400)
-    few, some, lots = (chosen(*sums([own[:each] for own in whole]), 0) for each in (6, 20, 400))
+    few, some, lots = (choose_shrinkage(*sums([own[:each] for own in whole]), 0) for each in (6, 20, 400))
     assert few > some > lots
 
 
@@ -235,16 +238,16 @@ def members(samples):
 
 def test_a_block_of_many_features_and_classes_is_enough(monkeypatch):
     members = gaussians(np.random.default_rng(5), 30, classes=20, dim=60)
-    whole = chosen(*sums(members), 40)
-    monkeypatch.setattr(shrinkage, "BLOCK", 10)
-    monkeypatch.setattr(shrinkage, "CLASSES", 10)
+    whole = choose_shrinkage(*sums(members), 40)
+    monkeypatch.setattr(module, "BLOCK", 10)
+    monkeypatch.setattr(module, "CLASSES", 10)
     seen = []
     monkeypatch.setattr(
-        shrinkage,
+        module,
         "predicted_errors",
         lambda w, m, *rest: seen.append((w.shape, m.shape)) or predicted_errors(w, m, *rest),
     )
-    part = chosen(*sums(members), 40)
+    part = choose_shrinkage(*sums(members), 40)
     assert seen == [((20, 20), (10, 20))]  # 10 of 20 pooled features, 10 of 40 others, 10 of 20 classes
     assert 0 < part < 1 and 0 < whole < 1
 
@@ -252,7 +255,7 @@ def test_a_block_of_many_features_and_classes_is_enough(monkeypatch):
 @pytest.mark.parametrize("members", [[(0,)], [(0, 1, 2)], [(0,), (1,)], [(0, 1), (2,)]], ids=str)
 def test_hardly_any_sample_gives_a_finite_answer(members):
     rows = np.random.default_rng(0).normal(size=(3, 5))
-    found = chosen(*sums([rows[list(own)] for own in members]), 0)
+    found = choose_shrinkage(*sums([rows[list(own)] for own in members]), 0)
     assert 0 < found < 1
 
 

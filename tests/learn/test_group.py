@@ -1,24 +1,23 @@
-"""Training of one group: a pure function, for every kind of adapter, projection and loss; its losses and optimiser against torch's."""
+"""Training of one group: a pure function for every adapter, projection and loss; losses, optimiser against torch's."""
 
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import product
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
+
 from experiments import masked
 from shardgraph.learn import inca
-from shardgraph.learn.group import batches, initial, loss_value, train_group
+from shardgraph.learn.group import AdamW, batches, cosine, initial_parameters, loss_gradient, loss_value, train_group
 from shardgraph.learn.inca import frozen_attention, layer_norm
 from shardgraph.learn.recipe import Recipe
 from tests.strategies import LABELS, embed, many, recipes, rows
-from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
-from shardgraph.learn.group import loss_gradient, loss_value
-from shardgraph.learn.group import AdamW, cosine
-
 
 KINDS = [("inca", p) for p in ("random", "orthogonal", "identity")] + [("linear", "identity")]
 RECIPES = [
@@ -126,7 +125,7 @@ def test_training_is_the_textbook_loop(recipe):
     """Autograd and torch.optim.AdamW on the formulas, in float64, with our schedule and initial values."""
     samples = embed(many(23), dim=32, most_tokens=5).canonical()
     targets = torch.tensor([CLASSES.index(label) if label in CLASSES else -1 for label in samples.labels])
-    start = initial("g", CLASSES, 32, 0).double()
+    start = initial_parameters("g", CLASSES, 32, 0).double()
     if recipe.adapter == "inca":
         attention = frozen_attention(32, recipe, 0, torch.float64)
         keys = inca.project(samples, attention, torch.float64)
@@ -166,7 +165,7 @@ def test_an_epoch_shows_every_sample_once_in_an_order_of_its_own():
 
 
 def test_the_initial_values_of_a_class_depend_on_no_other_class():
-    three, two = initial("g", ("a", "b", "c"), 8, 0), initial("g", ("a", "c"), 8, 0)
+    three, two = initial_parameters("g", ("a", "b", "c"), 8, 0), initial_parameters("g", ("a", "c"), 8, 0)
     assert torch.equal(three[[0, 2, 3, 5]], two)
 
 

@@ -1,15 +1,15 @@
 """Open-InCA: the frozen attention; forward and backward pass against autograd of the paper's formula."""
 
+import numpy as np
 import pytest
 import torch
-from shardgraph.errors import ConfigError
-from shardgraph.learn.inca import EPS, frozen_attention, layer_norm
-from shardgraph.learn.recipe import Recipe
-import numpy as np
+
 from experiments import masked
+from shardgraph.errors import ConfigError
 from shardgraph.learn import inca
 from shardgraph.learn.group import loss_gradient, loss_value
-from shardgraph.learn.inca import frozen_attention
+from shardgraph.learn.inca import EPS, frozen_attention, layer_norm
+from shardgraph.learn.recipe import Recipe
 from tests.strategies import embed, many
 
 

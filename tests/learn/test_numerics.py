@@ -3,8 +3,10 @@
 import os
 import subprocess
 import sys
+
 import pytest
 import torch
+
 from shardgraph.learn.numerics import arithmetic, difference, fingerprint, fingerprint_digest
 
 

@@ -1,18 +1,18 @@
-"""Prototypes: exact integer sums that subtraction restores to the byte; random features with the same bits in any batch."""
+"""Prototypes: exact integer sums, restored to the byte by subtraction; random features equal in any batch."""
 
+import math
 from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+
 from shardgraph.errors import DamagedFile
-from shardgraph.learn.prototypes import SCALE, Prototypes, lengths, quantise, total
+from shardgraph.learn import prototypes as module
+from shardgraph.learn.prototypes import SCALE, STEPS, Prototypes, describe, expand, lengths, quantise, total
 from tests.strategies import LABELS, Row, embed, many, rows
-import math
-from shardgraph.learn import prototypes as expansion
-from shardgraph.learn.prototypes import STEPS, describe, expand, total
-from tests.strategies import embed, many
 
 
 def in_parts(draw, items):
@@ -130,7 +130,7 @@ def samples(count=30, dim=6):
 def naive(sample, width):
     """The features of one sample, summed in Python's integers, token by token."""
     dim = sample.tokens.shape[1]
-    signs, threshold = expansion._signs(dim, width).int().numpy(), round(STEPS * dim**0.5)
+    signs, threshold = module._signs(dim, width).int().numpy(), round(STEPS * dim**0.5)
     sums = np.zeros(width, dtype=object)
     for token in sample.tokens.astype(np.float64):
         centred = token - token.mean()
@@ -157,13 +157,13 @@ def test_a_row_does_not_depend_on_its_company(rows):
 def test_where_a_block_ends_changes_nothing(tokens, monkeypatch):
     whole = samples()
     expected = expand(whole, 2)
-    monkeypatch.setattr(expansion, "TOKENS", tokens)
+    monkeypatch.setattr(module, "TOKENS", tokens)
     assert np.array_equal(expand(whole, 2), expected)
 
 
 def test_threads_and_float64_give_the_same_integers():
     wide = samples(20, dim=512)
-    signs, tokens = expansion._signs(512, 64), expansion._normalised(wide.tokens)
+    signs, tokens = module._signs(512, 64), module._normalised(wide.tokens)
     exact = tokens.double() @ signs.double()
     for threads in (1, 2):
         torch.set_num_threads(threads)
@@ -176,7 +176,7 @@ def test_no_sample_has_no_features():
 
 
 def test_wide_tokens_have_no_more_features_than_the_limit(monkeypatch):
-    monkeypatch.setattr(expansion, "MOST", 9)
+    monkeypatch.setattr(module, "MOST", 9)
     assert expand(samples(), 1).shape == (30, 6)
     assert expand(samples(), 2).shape == (30, 9)
 

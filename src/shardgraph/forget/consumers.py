@@ -13,7 +13,7 @@ from shardgraph.forget.rights.coverage import Menu, Reach, menu, reach_of
 from shardgraph.forget.rights.model import Answer, Serving, serve, stamp_of
 from shardgraph.forget.rights.provision import destroy_strays, keep_only, provision, provisioned_groups
 from shardgraph.forget.rights.rights import Right, granted, revoked, right_of, rights_by_consumer, write_right
-from shardgraph.forget.rights.shared_pass import Choir
+from shardgraph.forget.rights.shared_pass import SharedPass as Choir
 from shardgraph.forget.site import Site
 from shardgraph.learn.ensemble import Model
 from shardgraph.learn.executors import best_device

@@ -19,7 +19,7 @@ from shardgraph.forget.erase.execute import last_certificate
 from shardgraph.forget.proof.certificate import Certificate, certificate_path, check_certificate
 from shardgraph.forget.rights.provision import check_provisioned, rebuilt_otherwise
 from shardgraph.forget.rights.rights import rights_by_consumer
-from shardgraph.learn.ensemble import model_digest
+from shardgraph.learn.adapters import model_digest
 from shardgraph.learn.executors import GroupTask
 from shardgraph.learn.numerics import difference
 from shardgraph.storage.files import destroy, scratch_file
