@@ -151,7 +151,9 @@ def all_bytes(root: Path) -> dict[str, bytes]:
     return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
 
-def interrupted(after: int, act: Callable[[], object], rooms: tuple[str, ...] = ("storage", "cluster", "forget")) -> bool:
+def interrupted(
+    after: int, act: Callable[[], object], rooms: tuple[str, ...] = ("storage", "cluster", "forget")
+) -> bool:
     """Do it, with a Ctrl-C before the line numbered `after` that these rooms execute; whether it came so far."""
     folders = tuple(str(Path(shardgraph.__file__).parent / room) for room in rooms)
     count = 0

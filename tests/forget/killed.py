@@ -20,7 +20,7 @@ from pathlib import Path
 
 import shardgraph
 from shardgraph.forget.erase.request import ForgetRequest
-from shardgraph.forget.privacy.charges import Book
+from shardgraph.forget.privacy.charges import Charges
 from shardgraph.forget.workspace import Workspace
 from shardgraph.learn.private.accounting.mechanism import library
 from tests.strategies import all_bytes, promised_files
@@ -45,14 +45,14 @@ def finish(root: Path, gone: list[str]) -> dict:
     """What the next commands of that person find and leave."""
     with Workspace(root, workers=1) as workspace:
         resumed = len(workspace.resume())
-        known = len(workspace.catalogue.known(gone))
+        known = len(workspace.context.catalogue.known(gone))
         if known:
             workspace.forget(ForgetRequest(samples=tuple(gone)))
         workspace.train()
         workspace.repair()
         verification = workspace.verify().to_json()
-        book = Book.load(workspace.catalogue).to_json()
-        events = [workspace.certificate(i + 1).event for i in range(workspace.last_certificate())]
+        book = Charges.load(workspace.context.catalogue).to_json()
+        events = [workspace.certificates.load(i + 1).event for i in range(workspace.certificates.last())]
     files = all_bytes(root)
     return {
         "resumed": resumed,

@@ -39,7 +39,7 @@ def trained(trained):
 def state(workspace):
     """All that a refused command must leave as it was."""
     tables = ("samples", "units", "built", "requests", "leaving", "forgotten", "ledger")
-    content = {name: workspace.catalogue.all(f"SELECT * FROM {name}") for name in tables}
+    content = {name: workspace.context.catalogue.all(f"SELECT * FROM {name}") for name in tables}
     return content, promised_files(workspace.root), (workspace.root / "config.json").read_bytes()
 
 
@@ -240,7 +240,7 @@ def test_a_group_left_with_one_class_has_no_adapter_and_prototypes_answer(create
 
 def test_the_last_sample_of_everything_leaves(trained):
     trained.forget(ForgetRequest(labels=LABELS))
-    assert trained.catalogue.count() == 0
+    assert trained.context.catalogue.count() == 0
     assert [name for name in promised_files(trained.root) if "/" in name] == []
     with pytest.raises(WorkspaceError, match="knows no class"):
         trained.predict(embed(ROWS[:1]))
@@ -317,7 +317,7 @@ def test_a_folder_that_is_no_workspace_is_named(fast_path, create):
 
 def test_a_second_writer_is_told_and_a_reader_is_served(trained):
     other = Workspace(trained.root)
-    with trained.lock:
+    with trained.context.lock:
         for act in (
             lambda: other.add(embed([Row("x", "ant")])),
             other.train,
@@ -358,7 +358,7 @@ def damage(path):
 
 
 def test_a_damaged_shard_is_not_rewritten_as_if_it_were_good(trained):
-    path = trained.store.path("shard:ann")
+    path = trained.context.store.path("shard:ann")
     damage(path)
     before = state(trained)
     with pytest.raises(DamagedFile, match=path.name):
@@ -372,11 +372,11 @@ def test_a_damaged_shard_is_not_rewritten_as_if_it_were_good(trained):
     trained.forget(ForgetRequest(shards=("ann",)))
     trained.train()
     assert trained.verify(full=True).ok
-    assert trained.store.read("shard:ann").ids == ("late",)
+    assert trained.context.store.read("shard:ann").ids == ("late",)
 
 
 def test_what_a_missing_shard_held_can_be_forgotten(trained, fast_path):
-    trained.store.path("shard:ann").unlink()
+    trained.context.store.path("shard:ann").unlink()
     with pytest.raises(DamagedFile, match="missing"):
         trained.forget(ForgetRequest(samples=(ROWS[0].id,)))
     trained.forget(ForgetRequest(shards=("ann",)))
@@ -388,7 +388,7 @@ def test_a_damaged_inbox_is_named_and_can_be_forgotten(create):
     workspace = create(classes=LABELS)
     workspace.add(embed(ROWS[:8]))
     workspace.add(embed(ROWS[8:]))
-    damage(workspace.store.path("inbox:1"))
+    damage(workspace.context.store.path("inbox:1"))
     for _ in range(2):
         with pytest.raises(DamagedFile, match="inbox:1"):
             workspace.train(BySource(), QUICK)
@@ -399,14 +399,14 @@ def test_a_damaged_inbox_is_named_and_can_be_forgotten(create):
 
 def test_a_certificate_that_the_next_one_must_name_is_asked_for_before_anything_is_forgotten(trained):
     trained.forget(ForgetRequest(samples=(ROWS[0].id,)))
-    path = trained.certificate_path(1)
+    path = trained.certificates.path(1)
     raw, before = path.read_bytes(), state(trained)
     path.unlink()
     with pytest.raises(VerificationError, match="missing"):
         trained.forget(ForgetRequest(samples=(ROWS[1].id,)))
     assert state(trained) == before
     path.write_bytes(raw)
-    assert trained.forget(ForgetRequest(samples=(ROWS[1].id,))).previous == trained.certificate(1).digest
+    assert trained.forget(ForgetRequest(samples=(ROWS[1].id,))).previous == trained.certificates.load(1).digest
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "prototypes.safetensors", "models"])

@@ -48,9 +48,9 @@ def serial(tmp_path_factory):
 
 def ledger(workspace):
     """Everything that the ledger and the list of what is built say, apart from times and keyed marks."""
-    events = workspace.catalogue.all("SELECT event, detail FROM ledger ORDER BY number")
+    events = workspace.context.catalogue.all("SELECT event, detail FROM ledger ORDER BY number")
     kept = [(event, {k: v for k, v in json.loads(d).items() if not isinstance(v, str)}) for event, d in events]
-    return kept, workspace.catalogue.all("SELECT name, digest, samples, adapters FROM built ORDER BY name")
+    return kept, workspace.context.catalogue.all("SELECT name, digest, samples, adapters FROM built ORDER BY name")
 
 
 def kill_in_the_middle(four, killed):
@@ -71,13 +71,13 @@ def test_nodes_die_in_training_and_in_a_forget_and_the_bytes_and_the_ledger_are_
     options = {"executor": "ray", "ray_address": four.address}
     with Workspace.create(fast_path / "ws", seed=3, classes=LABELS, **options) as workspace:
         workspace.add(embed(ROWS))
-        workspace._progress = kill_in_the_middle(four, in_training)
+        workspace.context.progress = kill_in_the_middle(four, in_training)
         workspace.train(GRAPH, RECIPE)
         assert in_training and in_training[0] >= 8 and promised_files(workspace.root) == serial[0]
-        workspace._progress = kill_in_the_middle(four, in_forget)
+        workspace.context.progress = kill_in_the_middle(four, in_forget)
         certificate = workspace.forget(GONE)
         assert in_forget and in_forget[0] >= 8 and promised_files(workspace.root) == serial[1]
-        assert certificate.event == "forget" and workspace.last_certificate() == 1
+        assert certificate.event == "forget" and workspace.certificates.last() == 1
         assert ledger(workspace) == serial[2]
         assert len(four.worker_nodes) == 1, "two of the four are dead"
         assert not list((workspace.root / "scratch").iterdir())
@@ -153,9 +153,9 @@ def embedded(root, count, on_progress=lambda what, done, of: None, **options):
     identity = shardgraph.backbone_identity("efficientnet-lite0", dtype="float16", size=32, device="cpu")
     with Workspace.create(root, seed=1, backbone=identity, progress=on_progress, **options) as workspace:
         assert workspace.add_records(Pictures(count), "pictures") == count
-        units = [unit for (unit,) in workspace.catalogue.all("SELECT DISTINCT unit FROM samples")]
-        samples = concatenate(workspace.store.read(unit) for unit in units).canonical()
-        events = [event for (event,) in workspace.catalogue.all("SELECT event FROM ledger ORDER BY number")]
+        units = [unit for (unit,) in workspace.context.catalogue.all("SELECT DISTINCT unit FROM samples")]
+        samples = concatenate(workspace.context.store.read(unit) for unit in units).canonical()
+        events = [event for (event,) in workspace.context.catalogue.all("SELECT event FROM ledger ORDER BY number")]
     return samples, events
 
 

@@ -11,11 +11,11 @@ from shardgraph.errors import DamagedFile, DiskFull
 from shardgraph.storage.files import (
     PIECE,
     adopt,
-    beside,
     check_room,
     destroy,
     destroy_with_folder,
     disk_use,
+    in_background,
     read_digested,
     read_file,
     scratch_path,
@@ -155,11 +155,11 @@ def test_what_a_file_replaces_can_be_destroyed_later_and_is_not_lost_from_sight(
 
 def test_work_that_was_left_to_a_thread_is_done_or_raises(root):
     done = []
-    with beside() as later:
+    with in_background() as later:
         later(done.append, 1)
         later(done.append, 2)
     assert done == [1, 2]
-    with pytest.raises(FileNotFoundError), beside() as later:
+    with pytest.raises(FileNotFoundError), in_background() as later:
         later((root / "nowhere").read_bytes)
 
 

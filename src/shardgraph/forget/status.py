@@ -2,20 +2,20 @@
 
 from typing import Any
 
-from shardgraph.forget.bench import Bench
 from shardgraph.forget.build.manifest import Manifest
+from shardgraph.forget.context import Context
 from shardgraph.forget.proof.guarantee import privacy_status
 from shardgraph.learn.numerics import difference
 from shardgraph.storage.files import disk_use
 from shardgraph.storage.tables import erasures, inventory
 
 
-def status(bench: Bench) -> dict[str, Any]:
+def status(context: Context) -> dict[str, Any]:
     """Figures for a person or a script; it names no sample."""
-    catalogue, config, root = bench.store.catalogue, bench.config, bench.store.root
+    catalogue, config, root = context.catalogue, context.config, context.root
     manifest = Manifest.load(root)
     waiting = inventory.count_waiting(catalogue)
-    same = not manifest.fingerprint or manifest.fingerprint == bench.numerics
+    same = not manifest.fingerprint or manifest.fingerprint == context.numerics
     return {
         "model_digest": manifest.model_digest or None,
         "trained": config.trained,
@@ -27,10 +27,10 @@ def status(bench: Bench) -> dict[str, Any]:
         "groups": {"serving": len(manifest.groups), "missing": len(manifest.missing)},
         "lambda": manifest.weight,
         "requests": erasures.count_erasures_by_state(catalogue),
-        "numerics": "same" if same else difference(bench.numerics, manifest.fingerprint),
+        "numerics": "same" if same else difference(context.numerics, manifest.fingerprint),
         "seed": config.seed,
         "topology": config.topology,
         "recipe": config.recipe,
-        "privacy": privacy_status(bench.store, config, manifest, bench.numerics),
+        "privacy": privacy_status(context.store, config, manifest, context.numerics),
         "disk_bytes": disk_use(root),
     }

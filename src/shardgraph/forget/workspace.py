@@ -1,6 +1,6 @@
 """Workspace: a folder that learns, predicts, forgets exactly, and can prove it. The front of the room."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -20,9 +20,11 @@ from shardgraph.forget.erase.plan import ForgetPlan, plan_forget
 from shardgraph.forget.erase.recovery import writing
 from shardgraph.forget.erase.request import ForgetRequest
 from shardgraph.forget.erase.twins import THRESHOLD, Twin, find_twins
-from shardgraph.forget.intake.admission import admit, check_dims, only_new as keep_new
+from shardgraph.forget.intake.admission import admit, check_dims
+from shardgraph.forget.intake.admission import only_new as keep_new
 from shardgraph.forget.intake.embed import OnBad, OnPresent, embed_arriving
 from shardgraph.forget.intake.first_training import aim_samples, plan_configuration, waiting_shards
+from shardgraph.forget.intake.sources import Sources
 from shardgraph.forget.proof.certificate import Certificate, Certificates
 from shardgraph.forget.proof.keys import Keys
 from shardgraph.forget.proof.verify import Rebuild, Verification, compare_groups, rebuild_of, run_checks
@@ -51,7 +53,8 @@ class Workspace:
     consumers      rights over a part of the data, and models of that part
     served         the model that may be served now
     certificates   what was certified, and the nonces that open its leaves
-    views          what is here, for those who look: the graph, shards, sources, searches, measurements
+    sources        who gave the data, on what terms
+    views          what is here, for those who look: the graph, one shard, counts
 
     `resume` finishes a forget that a crash interrupted, as every command does first.
     """
@@ -74,6 +77,11 @@ class Workspace:
     def certificates(self) -> Certificates:
         """What was certified, and the nonces that open its leaves."""
         return Certificates(self.context)
+
+    @cached_property
+    def sources(self) -> Sources:
+        """Who gave the data, on what terms, and how much of it may be asked back."""
+        return Sources(self.context)
 
     @cached_property
     def views(self) -> Views:
@@ -136,9 +144,7 @@ class Workspace:
         context = self.context
         with writing(context):
             samples = keep_new(samples, context.store) if only_new else samples
-            samples, returning = admit(
-                samples, context.store, context.config, context.keys, allow_return=allow_return
-            )
+            samples, returning = admit(samples, context.store, context.config, context.keys, allow_return=allow_return)
             if not len(samples):
                 return 0
             check_room(context.root, 2 * (samples.tokens.nbytes + samples.features.nbytes) + (1 << 20))

@@ -68,7 +68,7 @@ def adopt(root: Path, new: Path, path: Path, old: list[Path] | None = None) -> N
 
 
 @contextlib.contextmanager
-def beside() -> Iterator[Callable[..., None]]:
+def in_background() -> Iterator[Callable[..., None]]:
     """Something to leave work to, which a thread does meanwhile; at the end it is done, or its error is raised."""
     with ThreadPoolExecutor(1) as pool:
         left: list[Future[object]] = []
@@ -127,7 +127,7 @@ def read_file(path: Path) -> memoryview:
 
 def read_digested(path: Path) -> tuple[memoryview, str]:
     """The same, and their digest: a thread hashes one piece while the next is read."""
-    with _opened(path) as file, beside() as later:
+    with _opened(path) as file, in_background() as later:
         size, done = os.fstat(file.fileno()).st_size, 0
         raw, hashed = np.empty(size, np.uint8).data, begun(size)
         while count := file.readinto(raw[done : done + PIECE]):

@@ -89,7 +89,7 @@ class Store:
         inbox.clear()
         self.drop_empty_inbox()
 
-    def unaim(self) -> None:
+    def take_back_targets(self) -> None:
         """Take back all targets of a placement that never began."""
         with self.catalogue.transaction() as transaction:
             inventory.clear_targets(transaction)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from shardgraph.forget.build.build import wanted_groups
+from shardgraph.forget.build.wanted import wanted_groups
 from shardgraph.forget.erase.request import ForgetRequest
 from shardgraph.graph import Bilevel, BilevelAcross, BySource, Complete, OwnGraph, RandomDegree, ShardGraph
 from tests.strategies import LABELS, QUICK, Row, embed, many, never_saw, promised_files
@@ -22,7 +22,7 @@ def trained(create, topology=READS, rows=ROWS, **options):
 
 
 def keys(workspace, config=None, numerics=NUMERICS):
-    found = wanted_groups(workspace.store, config or workspace.config, numerics)
+    found = wanted_groups(workspace.context.store, config or workspace.config, numerics)
     return {name: group.key for name, group in found.items()}
 
 

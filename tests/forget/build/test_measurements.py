@@ -15,7 +15,7 @@ DOCS = Path(__file__).parents[2] / "docs" / "guarantees.md"
 
 
 def measured(workspace):
-    measure(workspace.catalogue, workspace.secrets, workspace.model().digest, workspace.evaluate)
+    measure(workspace.context.catalogue, workspace.context.keys, workspace.model().digest, workspace.evaluate)
 
 
 def test_measurements_survive_a_forget_and_leave_no_byte_when_dropped_as_the_docs_say(trained):
@@ -23,7 +23,7 @@ def test_measurements_survive_a_forget_and_leave_no_byte_when_dropped_as_the_doc
         measured(workspace)
         workspace.forget(ForgetRequest(samples=(ROWS[0].id,)))
         measured(workspace)
-        assert len(measurements(workspace.catalogue)) == 2
+        assert len(measurements(workspace.context.catalogue)) == 2
         root = workspace.root
     assert any(b'"accuracy"' in raw for raw in all_bytes(root).values())
     (sql,) = re.findall(r'sqlite3 ws/catalog.sqlite "(.*)"', DOCS.read_text())
@@ -31,7 +31,7 @@ def test_measurements_survive_a_forget_and_leave_no_byte_when_dropped_as_the_doc
         db.executescript(sql)
     assert not any(b'"accuracy"' in raw for raw in all_bytes(root).values())
     with Workspace(root) as workspace:
-        assert measurements(workspace.catalogue) == []
+        assert measurements(workspace.context.catalogue) == []
         assert workspace.verify(full=True).ok
         measured(workspace)
-        assert len(measurements(workspace.catalogue)) == 1
+        assert len(measurements(workspace.context.catalogue)) == 1

@@ -34,13 +34,13 @@ def test_a_stale_plan_is_refused_while_a_service_runs(workspace):
                 problems.append(str(error))
 
     asking = threading.Thread(target=ask)
-    with workspace.serving_lock():
+    with workspace.queue.serving_lock():
         asking.start()
         asking.join(3)
     asking.join()
     assert problems == ["the plan is stale: the workspace changed since; plan again"]
-    assert workspace.catalogue.all("SELECT * FROM queue") == []
-    assert workspace.catalogue.known(["late"]) == {"late"}
+    assert workspace.context.catalogue.all("SELECT * FROM queue") == []
+    assert workspace.context.catalogue.known(["late"]) == {"late"}
 
 
 def test_a_true_plan_is_carried_out_while_a_service_runs(workspace):
@@ -63,10 +63,10 @@ def told(root, plan):
 
 def test_evaluation_holds_one_file_at_a_time(workspace, monkeypatch):
     """The same figures as from all held-out samples at once."""
-    units = [unit for unit in workspace.catalogue.unit_digests() if unit.startswith("test:")]
-    whole = concatenate(workspace.store.read(unit) for unit in units)
+    units = [unit for unit in workspace.context.catalogue.unit_digests() if unit.startswith("test:")]
+    whole = concatenate(workspace.context.store.read(unit) for unit in units)
     right = [a == b for a, b in zip(workspace.predict(whole), whole.labels, strict=True)]
-    alive, most, read = weakref.WeakValueDictionary(), [], workspace.store.read
+    alive, most, read = weakref.WeakValueDictionary(), [], workspace.context.store.read
 
     def reading(unit):
         samples = read(unit)
@@ -74,7 +74,7 @@ def test_evaluation_holds_one_file_at_a_time(workspace, monkeypatch):
         most.append(len(alive))
         return samples
 
-    monkeypatch.setattr(workspace.store, "read", reading)
+    monkeypatch.setattr(workspace.context.store, "read", reading)
     found = workspace.evaluate()
     figures = {"accuracy": sum(right) / 40, "samples": 40, "correct": sum(right), "unknown": 0}
     assert found == figures and len(most) == len(units) > 5

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from shardgraph.errors import UnknownSample
-from shardgraph.forget import verify as verifying
+from shardgraph.forget.proof import verify as verifying
 from shardgraph.forget.build.manifest import Manifest
 from shardgraph.forget.erase.request import ForgetRequest
 from shardgraph.forget.workspace import Workspace
@@ -55,7 +55,7 @@ def test_groups_that_are_replaced_leave_the_manifest_before_their_files_change(t
             with Workspace(trained.root) as reader:
                 seen.append((len(Manifest.load(trained.root).groups), len(reader.model().average)))
 
-    trained._progress = progress
+    trained.context.progress = progress
     trained.train()
     assert len(seen) >= 3 and seen[0][0] < 3, "stale groups are out of service while they are rebuilt"
     assert len(Manifest.load(trained.root).groups) == 3
@@ -92,12 +92,12 @@ def test_what_was_forgotten_one_by_one_is_known_as_forgotten(trained, kind):
 
 
 def test_the_terms_of_a_source_leave_with_its_last_sample(trained):
-    trained.describe_source("ann", owner="Ann of the hill", rate=0.1)
+    trained.sources.describe("ann", owner="Ann of the hill", rate=0.1)
     ids = [row.id for row in ROWS if row.source == "ann"]
     trained.forget(ForgetRequest(samples=tuple(ids[:-1])))
-    assert trained.sources()["ann"].owner == "Ann of the hill"
+    assert trained.sources.terms()["ann"].owner == "Ann of the hill"
     trained.forget(ForgetRequest(samples=(ids[-1],)))
-    assert "ann" not in trained.sources()
+    assert "ann" not in trained.sources.terms()
     assert b"Ann of the hill" not in (trained.root / "catalog.sqlite").read_bytes()
 
 

@@ -7,7 +7,7 @@ from shardgraph.forget.erase import execute
 from shardgraph.forget.erase.request import ForgetRequest
 from shardgraph.forget.queue import queue
 from shardgraph.forget.queue.queue import Submission
-from shardgraph.forget.views.served import Shelf, served_model
+from shardgraph.forget.views.served import LoadedParts, assemble_served
 from shardgraph.forget.workspace import Workspace
 from shardgraph.graph import BySource
 from tests.strategies import Row, all_bytes, many
@@ -31,45 +31,48 @@ def test_a_source_that_left_sample_by_sample_is_known_as_forgotten(workspace):
 
 
 def test_the_terms_of_a_source_leave_with_its_last_sample_however_it_was_named(workspace):
-    workspace.describe_source("dan", owner="Daniel Doe", terms="until 2031")
+    workspace.sources.describe("dan", owner="Daniel Doe", terms="until 2031")
     workspace.forget(ForgetRequest(samples=("dans-first",)))
-    assert workspace.sources()["dan"].owner == "Daniel Doe"
+    assert workspace.sources.terms()["dan"].owner == "Daniel Doe"
     workspace.forget(ForgetRequest(samples=("dans-second",)))
-    assert "dan" not in workspace.sources()
+    assert "dan" not in workspace.sources.terms()
     raw = b"".join(all_bytes(workspace.root).values())
     assert b"Daniel Doe" not in raw and b"until 2031" not in raw
 
 
 def test_a_catalogue_that_was_not_scrubbed_knows_it_and_is_scrubbed_later(workspace):
     """A reader keeps the log from being emptied at the end of the forget."""
-    with Workspace(workspace.root) as other, other.catalogue.reading():
-        other.catalogue.all("SELECT id FROM samples")
+    with Workspace(workspace.root) as other, other.context.catalogue.reading():
+        other.context.catalogue.all("SELECT id FROM samples")
         with pytest.raises(DamagedFile, match="log could not be emptied"):
             workspace.forget(ForgetRequest(samples=("dans-first",)))
-        assert workspace.catalogue.soiled
+        assert workspace.context.catalogue.soiled
     workspace.resume()
-    assert not workspace.catalogue.soiled
+    assert not workspace.context.catalogue.soiled
     assert not [name for name, raw in all_bytes(workspace.root).items() if b"dans-first" in raw]
 
 
 def test_nothing_is_served_between_the_acceptance_and_the_withdrawal(workspace):
-    execute.accept(workspace._bench(), workspace.plan(ForgetRequest(samples=("dans-first",))), False)
+    execute.accept(workspace.context, workspace.plan(ForgetRequest(samples=("dans-first",))), False)
     with Workspace(workspace.root) as other, pytest.raises(WorkspaceBusy, match="being moved or withdrawn"):
-        served_model(other.store, other.config, Shelf(), "cpu")
+        assemble_served(other.context.store, other.config, LoadedParts(), "cpu")
     workspace.resume()
     with Workspace(workspace.root) as other:
-        assert served_model(other.store, other.config, Shelf(), "cpu")[1].digest == workspace.model().digest
+        assert (
+            assemble_served(other.context.store, other.config, LoadedParts(), "cpu")[1].digest
+            == workspace.model().digest
+        )
 
 
 def test_what_is_erased_cannot_be_taken_back_though_it_failed(workspace):
-    number = workspace.submit(Submission(ForgetRequest(samples=("dans-first",)))).number
-    workspace.withhold()
-    request = execute.accept(workspace._bench(), workspace._orders([number]), False, [number])
-    with workspace.catalogue.transaction() as db:
+    number = workspace.queue.submit(Submission(ForgetRequest(samples=("dans-first",)))).number
+    workspace.queue.withhold()
+    request = execute.accept(workspace.context, workspace.queue._plan([number]), False, [number])
+    with workspace.context.catalogue.transaction() as db:
         queue.fail(db, [number], "erased, but not verified")
     with pytest.raises(WorkspaceError, match="until erasing starts"):
-        workspace.cancel(number)
-    entry = workspace.request(number)
+        workspace.queue.cancel(number)
+    entry = workspace.queue.find(number)
     assert (entry.state, entry.request) == ("failed", request)
 
 
@@ -79,11 +82,11 @@ def test_after_a_cancel_no_file_holds_what_only_the_request_named(workspace, cou
     workspace.forget(ForgetRequest(samples=("dans-first",)))
     assert not [name for name, raw in all_bytes(workspace.root).items() if b"dans-first" in raw]
     asked = ForgetRequest(samples=("dans-first", "dans-second"))
-    numbers = [workspace.submit(Submission(asked)).number for _ in range(count)]
+    numbers = [workspace.queue.submit(Submission(asked)).number for _ in range(count)]
     assert any(b"dans-first" in raw for raw in all_bytes(workspace.root).values()), "the search works"
     for number in numbers:
-        workspace.cancel(number)
+        workspace.queue.cancel(number)
     assert not [name for name, raw in all_bytes(workspace.root).items() if b"dans-first" in raw]
     for table in ("withheld", "named"):
-        assert workspace.catalogue.all(f"SELECT * FROM {table}") == []
-    assert workspace.catalogue.all("SELECT DISTINCT wish FROM queue") == [("{}",)]
+        assert workspace.context.catalogue.all(f"SELECT * FROM {table}") == []
+    assert workspace.context.catalogue.all("SELECT DISTINCT wish FROM queue") == [("{}",)]

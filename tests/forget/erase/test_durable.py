@@ -59,7 +59,7 @@ def test_a_replaced_file_is_overwritten_only_when_the_new_one_is_there_to_stay(r
 def test_the_record_is_synced_before_the_request_is_accepted(trained, fast_path, monkeypatch, through):
     rows = many(18)
     workspace, record = trained(BySource(), rows), fast_path / "record.jsonl"
-    workspace.keep_record(record)
+    workspace.queue.keep_log(record)
     request, seen, fsync = ForgetRequest(samples=(rows[0].id,)), [], os.fsync
     table = "queue" if through == "the queue" else "requests"
     with Workspace(workspace.root) as other:
@@ -68,9 +68,9 @@ def test_the_record_is_synced_before_the_request_is_accepted(trained, fast_path,
             fsync(descriptor)
             if named(descriptor) == str(record):
                 whole = record.read_bytes().count(b'"request"')
-                seen.append((whole, other.catalogue.one(f"SELECT count(*) FROM {table}")))
+                seen.append((whole, other.context.catalogue.one(f"SELECT count(*) FROM {table}")))
 
         monkeypatch.setattr(os, "fsync", synced)
-        workspace.submit(Submission(request)) if through == "the queue" else workspace.forget(request)
+        workspace.queue.submit(Submission(request)) if through == "the queue" else workspace.forget(request)
         assert seen == [(1, (0,))], "written and synced while nobody could see the request as accepted"
-        assert other.catalogue.one(f"SELECT count(*) FROM {table}") == (1,)
+        assert other.context.catalogue.one(f"SELECT count(*) FROM {table}") == (1,)

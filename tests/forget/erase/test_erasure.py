@@ -75,9 +75,9 @@ def test_what_held_the_sample_is_overwritten_and_not_only_unlinked(create, fast_
     workspace.train(BySource(), QUICK)
     assert all(set(path.read_bytes()) <= {0} for path in witnesses.values())
 
-    touched = [workspace.store.path("shard:ann"), workspace.root / "manifest.json"]
+    touched = [workspace.context.store.path("shard:ann"), workspace.root / "manifest.json"]
     touched += [workspace.root / "prototypes.safetensors"]
-    untouched = [workspace.store.path("shard:bob")]
+    untouched = [workspace.context.store.path("shard:bob")]
     models = {path.read_bytes(): path for path in (workspace.root / "models").rglob("*.safetensors")}
     witnesses = watch(workspace, fast_path / "links", [*touched, *untouched, *models.values()])
     workspace.forget(ForgetRequest(samples=(ROWS[0].id,)))
@@ -103,11 +103,11 @@ def test_erased_samples_are_absent_after_reopening(create):
     workspace.forget(KINDS["a source"])
     workspace.close()
     with Workspace(workspace.root) as again:
-        assert again.catalogue.known(gone) == set()
-        assert again.catalogue.all("SELECT * FROM leaving") == []
-        units = again.catalogue.unit_digests()
-        assert not gone & {i for unit in units for i in again.store.read(unit).ids}
-        assert "bob" not in {row.source for unit in units for row in again.catalogue.rows("unit", [unit])}
+        assert again.context.catalogue.known(gone) == set()
+        assert again.context.catalogue.all("SELECT * FROM leaving") == []
+        units = again.context.catalogue.unit_digests()
+        assert not gone & {i for unit in units for i in again.context.store.read(unit).ids}
+        assert "bob" not in {row.source for unit in units for row in again.context.catalogue.rows("unit", [unit])}
 
 
 def test_the_names_of_a_forgotten_source_and_subject_are_gone_too(create):
@@ -133,9 +133,9 @@ def test_success_is_not_reported_while_a_reader_keeps_the_log(create):
     workspace.add(embed(ROWS))
     workspace.train(BySource(), QUICK)
     reader = Workspace(workspace.root)
-    reader.catalogue._db.execute("BEGIN")
-    reader.catalogue.count()
-    workspace.catalogue._db.execute("PRAGMA busy_timeout=50")
+    reader.context.catalogue._db.execute("BEGIN")
+    reader.context.catalogue.count()
+    workspace.context.catalogue._db.execute("PRAGMA busy_timeout=50")
     for _ in range(2):
         with pytest.raises(WorkspaceError, match="reader"):
             workspace.forget(KINDS["samples"])
@@ -162,7 +162,7 @@ def test_the_ledger_and_the_requests_carry_no_ids_and_no_plain_digests(create):
     before = workspace.train(Bilevel(2, 2), QUICK)
     workspace.forget(KINDS["samples"])
     tables = ("requests", "ledger", "forgotten")
-    text = repr([workspace.catalogue.all(f"SELECT * FROM {table}") for table in tables])
+    text = repr([workspace.context.catalogue.all(f"SELECT * FROM {table}") for table in tables])
     assert "sample-" not in text
     assert before.model_digest not in text and before.prototypes not in text
 
@@ -179,7 +179,7 @@ def test_a_shard_of_the_forgotten_is_not_kept_for_the_next_reader(create):
     workspace.repair()
     assert reader.model().digest == workspace.status()["model_digest"]
     reader.close()
-    assert pack_samples(workspace.held_out()) == pack_samples(
+    assert pack_samples(workspace.views.held_out()) == pack_samples(
         embed([row for row in ROWS if row.split == "test" and row is not ROWS[43]])
     )
 

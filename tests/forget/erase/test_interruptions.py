@@ -55,15 +55,15 @@ def test_a_forget_interrupted_anywhere_is_finished_by_the_next_command(trained, 
         workspace.close()
         with Workspace(workspace.root, workers=1) as again:
             certificates = again.resume()
-            if again.catalogue.known(GONE):  # stopped before it was accepted: nothing happened
-                assert len(again.catalogue.known(GONE)) == 3 and certificates == []
-                assert again.last_certificate() == 0
+            if again.context.catalogue.known(GONE):  # stopped before it was accepted: nothing happened
+                assert len(again.context.catalogue.known(GONE)) == 3 and certificates == []
+                assert again.certificates.last() == 0
                 again.forget(ForgetRequest(samples=tuple(GONE)))
                 refused += 1
             else:
                 finished += len(certificates)
             assert promised_files(again.root) == expected, f"interrupted before line {after}"
-            assert again.last_certificate() == 1
+            assert again.certificates.last() == 1
             verification = again.verify()
             assert verification.ok, verification
             assert traces(again.root, GONE) == []
@@ -82,7 +82,7 @@ def test_the_same_open_workspace_goes_on_after_an_interruption(trained, fast_pat
     expected = never_saw(trained, KEPT, fast_path / "never")
     for after, workspace in copies(trained, fast_path, first=7, step=3 * STEP):
         stopped = interrupted(after, lambda w=workspace: w.forget(ForgetRequest(samples=tuple(GONE))))
-        workspace.lock.release()  # in case the Ctrl-C fell between taking the lock and noting it
+        workspace.context.lock.release()  # in case the Ctrl-C fell between taking the lock and noting it
         workspace.forget(ForgetRequest(samples=tuple(GONE)))
         assert promised_files(workspace.root) == expected, f"interrupted before line {after}"
         if not stopped:
@@ -97,7 +97,7 @@ def test_an_instant_forget_interrupted_anywhere_serves_nothing_that_saw_the_samp
         workspace.close()
         with Workspace(workspace.root, workers=1) as again:
             again.resume()
-            if again.catalogue.known(GONE):
+            if again.context.catalogue.known(GONE):
                 again.forget(request, instant=True)
             assert again.status()["groups"]["missing"] == 3  # everyone in the ring read from somebody's shard
             assert traces(again.root, GONE) == []
@@ -208,8 +208,8 @@ def test_an_addition_interrupted_anywhere_is_whole_or_leaves_no_byte(create, fas
         workspace.close()
         with Workspace(workspace.root) as again:
             again.verify()  # any command
-            found.add(len(again.catalogue.known(row.id for row in ROWS)))
-            if not again.catalogue.count():
+            found.add(len(again.context.catalogue.known(row.id for row in ROWS)))
+            if not again.context.catalogue.count():
                 assert traces(again.root, [row.id for row in ROWS]) == []
         if not stopped:
             break
@@ -250,7 +250,7 @@ def test_a_training_that_fails_again_ends_its_request_as_an_instant_one_and_bloc
     mine = {source: [row.id for row in ROWS[:16] if row.source == source] for source in ("ann", "bob", "web")}
     with Workspace(workspace.root, workers=1, progress=stop) as again, pytest.raises(KeyboardInterrupt):
         again.forget(ForgetRequest(samples=(mine["bob"][0],)))
-    path = workspace.store.path("shard:ann")
+    path = workspace.context.store.path("shard:ann")
     path.write_bytes(path.read_bytes()[:-1] + b"?")
     with Workspace(workspace.root, workers=1) as again:
         (certificate,) = again.resume()
@@ -273,14 +273,14 @@ def test_a_request_of_the_queue_that_ends_so_says_why_and_names_nobody(create):
         workspace.train(BySource(safe=("ann",)), QUICK)
     mine = next(row.id for row in ROWS if row.source == "bob")
     with Workspace(workspace.root, workers=1, progress=stop) as again:
-        number = again.submit(Submission(ForgetRequest(samples=(mine,)))).number
-        again.withhold()
+        number = again.queue.submit(Submission(ForgetRequest(samples=(mine,)))).number
+        again.queue.withhold()
         with pytest.raises(KeyboardInterrupt):
-            again.carry_out()
-    path = workspace.store.path("shard:ann")
+            again.queue.carry_out()
+    path = workspace.context.store.path("shard:ann")
     path.write_bytes(path.read_bytes()[:-1] + b"?")
     with Workspace(workspace.root, workers=1) as again:
         again.resume()
-        entry = again.request(number)
+        entry = again.queue.find(number)
         assert entry.state == "failed" and "could not be rebuilt: a file that it needs is torn" in entry.failure
         assert "ann" not in entry.failure and "shardgraph repair" in entry.failure

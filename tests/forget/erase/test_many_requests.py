@@ -3,7 +3,7 @@
 import pytest
 
 from shardgraph.forget.config import Config
-from shardgraph.forget.erase.plan import emptied
+from shardgraph.forget.erase.plan import emptied_names
 from shardgraph.forget.erase.request import ForgetRequest
 from shardgraph.forget.queue.batch import next_batch
 from shardgraph.forget.queue.queue import Submission
@@ -21,39 +21,39 @@ def workspace(trained):
 def questions(workspace, act):
     """The SQL statements that an act sends."""
     sent = []
-    workspace.catalogue._db.set_trace_callback(sent.append)
+    workspace.context.catalogue._db.set_trace_callback(sent.append)
     act()
-    workspace.catalogue._db.set_trace_callback(None)
+    workspace.context.catalogue._db.set_trace_callback(None)
     return sent
 
 
 def rows(workspace, ids):
-    return tuple(workspace.catalogue.rows("id", ids))
+    return tuple(workspace.context.catalogue.rows("id", ids))
 
 
 def test_who_is_emptied_is_asked_once_a_kind(workspace):
     leaving = rows(workspace, [row.id for row in ROWS[:30]])
     found = []
-    sent = questions(workspace, lambda: found.extend(emptied(workspace.store, leaving)))
+    sent = questions(workspace, lambda: found.extend(emptied_names(workspace.context.store, leaving)))
     assert found == [("subjects", name) for name in sorted(f"p{i}" for i in range(15))]
     assert len(sent) == 4
 
 
 def test_emptied_names_every_kind_that_loses_its_last(workspace):
     anns = rows(workspace, [row.id for row in ROWS if row.source == "ann"])
-    found = emptied(workspace.store, anns)
+    found = emptied_names(workspace.context.store, anns)
     assert {("sources", "ann"), ("shards", "ann")} <= set(found)
     assert not {kind for kind, _ in found} & {"labels"}
     ants = rows(workspace, [row.id for row in ROWS if row.label == "ant"])
-    assert emptied(workspace.store, ants) == [("labels", "ant")]
+    assert emptied_names(workspace.context.store, ants) == [("labels", "ant")]
 
 
 def test_what_is_held_is_counted_once_for_all_that_wait(workspace):
     for row in ROWS[:12]:
-        workspace.submit(Submission(ForgetRequest(samples=(row.id,))))
-    workspace.withhold()
+        workspace.queue.submit(Submission(ForgetRequest(samples=(row.id,))))
+    workspace.queue.withhold()
     batch = []
-    sent = questions(workspace, lambda: batch.extend(next_batch(workspace.store, workspace.config)))
+    sent = questions(workspace, lambda: batch.extend(next_batch(workspace.context)))
     assert sorted(batch) == [i + 1 for i, row in enumerate(ROWS[:12]) if row.source == "ann"]
     assert len([sql for sql in sent if "GROUP BY unit, label" in sql]) == 1
 

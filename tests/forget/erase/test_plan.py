@@ -19,7 +19,7 @@ def trained(create, topology, **options):
 
 def test_planning_changes_no_byte(create):
     workspace = trained(create, BySource())
-    workspace.catalogue.scrub()
+    workspace.context.catalogue.scrub()
     before = {name: raw for name, raw in all_bytes(workspace.root).items() if not name.endswith("-shm")}
     workspace.plan(ForgetRequest(sources=("ann",), labels=("bee",)))
     assert {name: raw for name, raw in all_bytes(workspace.root).items() if not name.endswith("-shm")} == before
@@ -48,17 +48,17 @@ def test_the_figures_by_hand(create):
 
 def test_many_names_are_looked_up_together(create):
     workspace, asked = trained(create, BySource()), []
-    workspace.catalogue._db.set_trace_callback(asked.append)
+    workspace.context.catalogue._db.set_trace_callback(asked.append)
     names = tuple(f"never here {i}" for i in range(2000))
     for kind in ("samples", "sources", "subjects", "shards", "labels"):
         asked.clear()
         request = ForgetRequest(**{kind: names})
-        assert workspace.without_leaving(request) == (request, None)
+        assert workspace.queue.without_leaving(request) == (request, None)
         with pytest.raises(UnknownSample) as problem:
             workspace.plan(request)
         assert sorted(problem.value.ids) == sorted(names)
         assert len(asked) < 20, kind
-    workspace.catalogue._db.set_trace_callback(None)
+    workspace.context.catalogue._db.set_trace_callback(None)
 
 
 def test_what_disappears_is_said(create):
@@ -97,14 +97,14 @@ def test_as_many_groups_are_trained_as_planned(create, topology, request_):
     workspace = trained(create, topology, progress=lambda *step: steps.append(step))
     steps.clear()
     plan = workspace.plan(request_)
-    adapters = dict(workspace.catalogue.all("SELECT name, adapters FROM built WHERE name LIKE 'group:%'"))
+    adapters = dict(workspace.context.catalogue.all("SELECT name, adapters FROM built WHERE name LIKE 'group:%'"))
     workspace.forget(plan)
-    after = workspace.catalogue.all("SELECT name, adapters FROM built WHERE name LIKE 'group:%'")
+    after = workspace.context.catalogue.all("SELECT name, adapters FROM built WHERE name LIKE 'group:%'")
     trainings = [of for what, done, of in steps if what == "training" and done == 0]
     assert trainings == [len(plan.groups) - len(plan.vanishing)]
     assert {f"group:{name}" for name in plan.vanishing} == set(adapters) - {name for name, _ in after}
     assert plan.adapters == sum(a for name, a in after if name.removeprefix("group:") in plan.groups)
-    assert workspace.catalogue.known(row.id for row in plan.rows) == set()
+    assert workspace.context.catalogue.known(row.id for row in plan.rows) == set()
 
 
 def test_before_the_first_training_nothing_would_be_rebuilt(create):

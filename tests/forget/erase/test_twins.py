@@ -71,7 +71,7 @@ def test_forgetting_with_twins_leaves_what_never_saw_them(workspace, create):
 
 
 def test_looking_changes_no_byte(workspace):
-    workspace.catalogue.scrub()
+    workspace.context.catalogue.scrub()
     before = {name: raw for name, raw in all_bytes(workspace.root).items() if not name.endswith("-shm")}
     workspace.twins()
     workspace.twins(["a"])

@@ -23,12 +23,12 @@ def trained(create, topology, name="ws", rows=ROWS):
 
 def given_the_map(create, workspace, rows):
     """A workspace that never saw anybody but `rows`, placed by the map of another."""
-    units = {row.id: row.unit for row in workspace.catalogue.rows("id", [row.id for row in rows])}
+    units = {row.id: row.unit for row in workspace.context.catalogue.rows("id", [row.id for row in rows])}
     fresh = create("given the map", classes=LABELS)
     fresh.add(embed(rows))
     fixed = {name: getattr(workspace.config, name) for name in ("classes", "topology", "recipe")}
     fresh._save(replace(fresh.config, **fixed))
-    fresh.store.aim([(units[row.id], row.id) for row in rows])
+    fresh.context.store.aim([(units[row.id], row.id) for row in rows])
     fresh.train()
     return fresh
 
@@ -48,11 +48,11 @@ def test_forgetting_equals_never_having_seen_given_the_map_without_them(create, 
 @every_kind
 def test_who_stays_is_not_moved(create, topology):
     workspace = trained(create, topology)
-    before = {row.id: row.unit for row in workspace.catalogue.rows("id", [row.id for row in ROWS])}
+    before = {row.id: row.unit for row in workspace.context.catalogue.rows("id", [row.id for row in ROWS])}
     workspace.forget(ForgetRequest(samples=GONE))
     workspace.add(embed([Row(f"late {i}", LABELS[i % 4], "ann") for i in range(5)]))
     workspace.train()
-    after = {row.id: row.unit for row in workspace.catalogue.rows("id", [row.id for row in ROWS])}
+    after = {row.id: row.unit for row in workspace.context.catalogue.rows("id", [row.id for row in ROWS])}
     assert after == {i: unit for i, unit in before.items() if i not in GONE}
 
 
@@ -76,7 +76,7 @@ def test_without_the_map_it_is_another_split(create):
 
 def test_classes_are_spread_evenly_over_the_coarse_shards(create):
     workspace = trained(create, Bilevel(3, 1, assignment="balanced"))
-    counts = workspace.catalogue.unit_labels()
+    counts = workspace.context.catalogue.unit_labels()
     for label in LABELS:
         spread = [labels.get(label, 0) for unit, labels in counts.items() if unit.startswith("shard:")]
         assert max(spread) - min(spread) <= 1

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from shardgraph.forget.privacy.charges import (
     GONE,
-    Book,
     Charge,
+    Charges,
     joint_guarantee,
     removals_left,
     spend,
@@ -22,13 +22,13 @@ from shardgraph.learn.private.private_recipe import PrivateRecipe
 
 BUILD = Mechanism(1.0, 30.0, 4)
 TERMS = PrivacyTerms(2.0, 1e-20, PAPER, recipe=PrivateRecipe(noise=30.0, steps=4))
-RING = Book().begun({"a": ["b"], "b": ["c"], "c": ["a"]}, BUILD)
+RING = Charges().begun({"a": ["b"], "b": ["c"], "c": ["a"]}, BUILD)
 READS = st.dictionaries(st.sampled_from("abcdef"), st.lists(st.sampled_from("abcdef"), min_size=1, unique=True))
 
 
 @given(reads=READS)
 def test_cliques_are_the_groups_that_share_samples(reads):
-    book = Book().begun(reads, BUILD)
+    book = Charges().begun(reads, BUILD)
     cliques = book.cliques()
     assert sorted(group for clique in cliques for group in clique) == sorted(reads)
     where = {group: i for i, clique in enumerate(cliques) for group in clique}
@@ -46,8 +46,8 @@ def test_cliques_are_the_groups_that_share_samples(reads):
 
 @given(reads=READS, kept=st.sets(st.sampled_from("abcdef")))
 def test_a_book_survives_json_and_keeps_its_releases_when_shards_go(reads, kept):
-    book = Book().begun(reads, BUILD)
-    assert Book.from_json(json.loads(json.dumps(book.to_json()))) == book
+    book = Charges().begun(reads, BUILD)
+    assert Charges.from_json(json.loads(json.dumps(book.to_json()))) == book
     left = book.present(kept)
     assert len(left.releases.mechanisms()) == len(reads), "what was released stays released"
     names = {name for name, _ in left.releases.builds} | {shard for read in left.reads.values() for shard in read}
@@ -58,7 +58,9 @@ def test_a_book_survives_json_and_keeps_its_releases_when_shards_go(reads, kept)
 def test_who_read_a_shard_that_is_gone_stays_together():
     """a, b and c are close only jointly: what left was known to all of them."""
     book = (
-        Book().begun({"a": ["s", "x"], "b": ["s", "y"], "c": ["s"]}, BUILD).charged([Charge("s", 3, ("a", "b", "c"))])
+        Charges()
+        .begun({"a": ["s", "x"], "b": ["s", "y"], "c": ["s"]}, BUILD)
+        .charged([Charge("s", 3, ("a", "b", "c"))])
     )
     left = book.present({"a", "b", "c", "x", "y"})
     assert left.cliques() == book.cliques() and worst_guarantee(left, TERMS) == worst_guarantee(book, TERMS)

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shardgraph.errors import ConfigError, DamagedFile, GraphError, InputError, WorkspaceError
-from shardgraph.forget.build.build import tasks_for, wanted_groups
 from shardgraph.forget.build.manifest import group_path
+from shardgraph.forget.build.wanted import tasks_for, wanted_groups
 from shardgraph.forget.classifier import SafeClassifier
 from shardgraph.forget.erase.request import ForgetRequest
-from shardgraph.forget.privacy.charges import GONE, Book
+from shardgraph.forget.privacy.charges import GONE, Charges
 from shardgraph.forget.proof.certificate import Certificate, certificate_path, check_certificate
 from shardgraph.forget.queue.queue import Submission
 from shardgraph.forget.workspace import Workspace
@@ -23,7 +23,7 @@ from shardgraph.learn.private.accounting.mechanism import epsilon
 from shardgraph.learn.private.accounting.terms import PrivacyTerms
 from shardgraph.learn.private.private_recipe import PrivateRecipe
 from shardgraph.learn.recipe import Recipe
-from shardgraph.storage.database import Catalogue
+from shardgraph.storage.catalogue import Catalogue
 from shardgraph.storage.files import scratch_file
 from tests.strategies import LABELS, SOURCES, all_bytes, embed, interrupted, many
 
@@ -55,7 +55,7 @@ def made(create, topology=CLIQUE, terms=TERMS, rows=ROWS, **options):
 
 
 def book(workspace):
-    return Book.load(workspace.catalogue)
+    return Charges.load(workspace.context.catalogue)
 
 
 def builds(workspace):
@@ -165,11 +165,11 @@ def test_an_instant_forget_withdraws_what_would_overflow(create):
 def test_requests_that_wait_together_withhold_what_their_sum_would_overflow(create):
     workspace = made(create, terms=replace(TERMS, budget=Budget(3.0, 1.0)))
     whole = len(workspace.model().average)
-    first = workspace.submit(Submission(of("ann"))).number
+    first = workspace.queue.submit(Submission(of("ann"))).number
     own = whole - len(workspace.model().average)  # the adapters of ann, which used it directly
-    workspace.submit(Submission(of("ann", skip=1)))
+    workspace.queue.submit(Submission(of("ann", skip=1)))
     assert 0 < own < whole - len(workspace.model().average), "others have no budget for both"
-    workspace.cancel(first)
+    workspace.queue.cancel(first)
     assert len(workspace.model().average) == whole - own, "for one of them they have"
 
 
@@ -203,12 +203,12 @@ def test_a_right_must_cover_private_neighbours_too_and_provisioning_releases_not
     workspace = made(create)
     for sources, groups in ((("ann",), 0), (("ann", "bob"), 0), (SOURCES, 3)):
         consumer = "+".join(sources)
-        workspace.grant(consumer, sources=sources)
-        assert workspace.reach(consumer).groups == groups, (
+        workspace.consumers.grant(consumer, sources=sources)
+        assert workspace.consumers.reach(consumer).groups == groups, (
             "each group has used all three sources, two of them privately"
         )
-        workspace.provision(consumer)
-        assert len(workspace.model_for(consumer).predict(embed(ROWS[:2]))) == 2
+        workspace.consumers.provision(consumer)
+        assert len(workspace.consumers.model(consumer).predict(embed(ROWS[:2]))) == 2
     assert builds(workspace) == dict.fromkeys(SOURCES, 1)
     workspace.forget(of("ann"))
     assert removed(workspace) == {"ann": 0, "bob": 1, "web": 1} and workspace.verify(full=True).ok
@@ -217,8 +217,8 @@ def test_a_right_must_cover_private_neighbours_too_and_provisioning_releases_not
 def test_private_groups_never_go_to_a_cluster(create):
     """Which may repeat a call that it gave up for lost; there is no cluster here that could be asked."""
     workspace = made(create)
-    wanted = wanted_groups(workspace.store, workspace.config, workspace.numerics).values()
-    tasks = tasks_for(workspace.store, workspace.config, wanted, lambda: str(scratch_file(workspace.root)))
+    wanted = wanted_groups(workspace.context.store, workspace.config, workspace.context.numerics).values()
+    tasks = tasks_for(workspace.context.store, workspace.config, wanted, lambda: str(scratch_file(workspace.root)))
     nowhere = RayExecutor(cluster=None, numerics={})
     assert sorted(result.name for result in nowhere.run(tasks)) == sorted(SOURCES)
 
@@ -241,7 +241,7 @@ def test_a_shard_that_is_gone_leaves_its_releases_and_not_its_name(create):
 
 def test_a_name_that_only_looks_gone_leaves_with_its_shard(create):
     mechanism = made(create).config.the_privacy().mechanism
-    entered = Book().begun({"gone:fishing": ("ann",)}, mechanism)
+    entered = Charges().begun({"gone:fishing": ("ann",)}, mechanism)
     left = entered.present({"ann"})
     assert "fishing" in json.dumps(entered.to_json()) and "fishing" not in json.dumps(left.to_json())
     assert left.present({"ann"}) == left, "what is gone keeps its new name"
@@ -274,7 +274,7 @@ def test_no_path_says_exact_while_a_private_edge_is_served(create):
         assert "(alpha, beta)" in certificate.guarantee and "by formula/rdp" in said[1].guarantee
         assert certificate.privacy["groups"] == 1 and "vacuous" in certificate.guarantee
         check_certificate(
-            Certificate.load(certificate_path(workspace.root, certificate.number)), workspace.secrets.public
+            Certificate.load(certificate_path(workspace.root, certificate.number)), workspace.context.keys.public
         )
     assert said[0].privacy["removed"] == 0, "nobody uses ann's samples privately"
     assert said[1].privacy["removed"] == 1
@@ -319,7 +319,7 @@ def test_a_workspace_without_private_edges_says_nothing_of_them(create):
 
 def exact_files(workspace):
     """The promised files but for the adapters of groups with private edges, and the manifest that names those."""
-    graph = workspace.portrait().graph
+    graph = workspace.views.graph().graph
     private = {group_path(workspace.root, group.name) for group in graph.groups() if group.private}
     folders = [path for name in ("shards", "models", "heldout") for path in (workspace.root / name).rglob("*")]
     files = [path for path in folders if path.is_file() and path not in private]
@@ -354,7 +354,7 @@ def test_in_mixed_graphs_all_else_equals_a_workspace_that_never_saw(kinds, gone,
                 workspace.train(OwnGraph(graph), QUICK, privacy=terms)
                 if name == "learned":
                     for names in gone:
-                        if known := workspace.catalogue.known(names):
+                        if known := workspace.context.catalogue.known(names):
                             workspace.forget(ForgetRequest(samples=tuple(known)), instant=instant)
                     workspace.repair()
                 found.append(exact_files(workspace))
@@ -378,7 +378,7 @@ def test_an_interrupted_training_is_charged_before_it_could_see_anything(create,
         workspace.close()
         with Workspace(workspace.root, workers=1) as again:
             again.train(CLIQUE, QUICK, privacy=TERMS)
-            built = dict(again.catalogue.all("SELECT name, key FROM built WHERE name LIKE 'group:%'"))
+            built = dict(again.context.catalogue.all("SELECT name, key FROM built WHERE name LIKE 'group:%'"))
             assert len(built) == 3
             done = {name for name in there if begun.get(name)}
             assert all(builds(again)[name] >= 1 for name in SOURCES)
@@ -432,7 +432,7 @@ def test_an_interrupted_forget_charges_exactly_once(create, part):
             workspace.forget(of("ann", 2, skip=1))
             assert removed(workspace) == {"ann": 0, "bob": 3, "web": 3}, f"line {line}"
             assert builds(workspace)["ann"] >= 3 and builds(workspace)["bob"] == builds(workspace)["web"] == 1
-            assert workspace.last_certificate() == 2 and workspace.certificate(2).privacy["removed"] == 3
+            assert workspace.certificates.last() == 2 and workspace.certificates.load(2).privacy["removed"] == 3
             assert workspace.verify().ok
         shutil.rmtree(root)
 
@@ -462,7 +462,7 @@ def test_a_first_training_that_cannot_keep_its_promise_is_refused(create, topolo
     workspace.add(embed(ROWS))
     with pytest.raises(error, match=words):
         workspace.train(topology, recipe, privacy=terms())
-    assert not workspace.config.trained and book(workspace) == Book()
+    assert not workspace.config.trained and book(workspace) == Charges()
     workspace.train(CLIQUE, QUICK)
     assert workspace.verify(full=True).ok
 
@@ -534,7 +534,7 @@ def test_plain_groups_that_get_somebody_to_read_privately_are_counted_before_the
 
 def test_a_damaged_neighbour_is_found_before_anything_is_released(create):
     workspace = made(create)
-    path = workspace.store.path("shard:bob")
+    path = workspace.context.store.path("shard:bob")
     path.write_bytes(path.read_bytes()[:-1] + b"?")
     with pytest.raises(DamagedFile, match="shard:bob"):
         workspace.forget(of("ann"))
@@ -562,11 +562,11 @@ def _arrays():
 
 def test_an_old_catalogue_gets_the_table(create):
     workspace = create(classes=LABELS)
-    with workspace.catalogue.transaction() as db:
+    with workspace.context.catalogue.transaction() as db:
         db.execute("DROP TABLE privacy")
     workspace.close()
     catalogue = Catalogue(workspace.root / "catalog.sqlite")
-    assert Book.load(catalogue) == Book()
+    assert Charges.load(catalogue) == Charges()
     catalogue.close()
 
 

@@ -10,7 +10,7 @@ from shardgraph.errors import DamagedFile, VerificationError
 from shardgraph.forget.build.manifest import Manifest
 from shardgraph.forget.erase.request import ForgetRequest
 from shardgraph.forget.proof.certificate import Certificate, check_certificate, opens
-from shardgraph.forget.proof.keys import Secrets, check_signature, entry
+from shardgraph.forget.proof.keys import Keys, certificate_leaf, check_signature
 from shardgraph.graph import BySource
 from tests.strategies import LABELS, QUICK, embed, many, promised_files
 
@@ -35,7 +35,7 @@ def test_a_certificate_says_what_was_done_and_what_is_there_now(trained):
     assert certificate.config == trained.config.digest
     assert certificate.graph == BySource().graph(["ann", "bob", "web"]).digest
     assert certificate.fingerprint == manifest.fingerprint
-    assert trained.certificate(1) == certificate
+    assert trained.certificates.load(1) == certificate
 
 
 def test_certificates_are_chained_and_signed(trained):
@@ -69,8 +69,8 @@ def test_a_change_of_any_field_is_detected(trained, name):
     changed = replace(certificate, **{name: CHANGES.get(name, "0" * 64)})
     assert changed != certificate
     with pytest.raises(VerificationError):
-        check_certificate(changed, trained.secrets.public)
-    path = trained.certificate_path(1)
+        check_certificate(changed, trained.context.keys.public)
+    path = trained.certificates.path(1)
     path.write_text(json.dumps(changed.to_json()))
     verification = trained.verify()
     assert [check.name for check in verification.checks if not check.ok] == ["certificates"]
@@ -78,29 +78,31 @@ def test_a_change_of_any_field_is_detected(trained, name):
 
 def test_a_certificate_signed_by_somebody_else_is_not_ours(trained, root):
     certificate = trained.forget(ASKED)
-    stranger = Secrets.create(root)
+    stranger = Keys.create(root)
     forged = replace(certificate, model_digest="0" * 64, public_key=stranger.public).signed(stranger)
     check_signature(stranger.public, forged.message(), forged.signature)
     with pytest.raises(VerificationError, match="another key"):
-        check_certificate(forged, trained.secrets.public)
+        check_certificate(forged, trained.context.keys.public)
 
 
 def test_a_nonce_opens_its_own_entry_and_no_other(trained):
     leaving = [row.id for row in ROWS if row in ROWS[:2] or row.subject == "p2"]
     certificate = trained.forget(ASKED)
-    nonces = trained.nonces(certificate.number, leaving)
+    nonces = trained.certificates.nonces(certificate.number, leaving)
     for sample, nonce in nonces.items():
         assert opens(certificate, sample, nonce)
         assert [other for other in leaving if opens(certificate, other, nonce)] == [sample]
     kept = next(row.id for row in ROWS if row.id not in leaving)
-    assert not opens(certificate, kept, trained.nonces(1, [kept])[kept]), "who stayed has no entry"
-    assert not opens(certificate, leaving[0], trained.nonces(2, leaving[:1])[leaving[0]]), "one certificate, one nonce"
+    assert not opens(certificate, kept, trained.certificates.nonces(1, [kept])[kept]), "who stayed has no entry"
+    assert not opens(certificate, leaving[0], trained.certificates.nonces(2, leaving[:1])[leaving[0]]), (
+        "one certificate, one nonce"
+    )
 
 
 def test_without_the_nonce_an_id_cannot_be_found_by_trying(trained):
     certificate = trained.forget(ASKED)
     public = {certificate.public_key, certificate.digest, certificate.model_digest, str(certificate.number), ""}
-    guesses = {entry(nonce, row.id) for nonce in public for row in ROWS} | {digest(row.id) for row in ROWS}
+    guesses = {certificate_leaf(nonce, row.id) for nonce in public for row in ROWS} | {digest(row.id) for row in ROWS}
     assert not guesses & {*certificate.entries, *certificate.asked}
 
 
@@ -109,13 +111,15 @@ def test_nothing_of_what_left_and_no_plain_digest_of_the_state_before_is_in_the_
     before = promised_files(trained.root)
     manifest = Manifest.load(trained.root)
     secrets = {manifest.model_digest, manifest.prototypes, *manifest.groups.values()}
-    secrets |= set(trained.catalogue.unit_digests().values()) | {digest(raw) for raw in before.values()}
-    secrets |= {key for (key,) in trained.catalogue.all("SELECT key FROM built")}
+    secrets |= set(trained.context.catalogue.unit_digests().values()) | {digest(raw) for raw in before.values()}
+    secrets |= {key for (key,) in trained.context.catalogue.all("SELECT key FROM built")}
     leaving = [row.id for row in ROWS if row in ROWS[:2] or row.subject == "p2"]
     secrets |= {*leaving, "p2", "she asked"}
     certificate = trained.forget(ASKED)
-    text = trained.certificate_path(certificate.number).read_text()
-    still_true = set(Manifest.load(trained.root).groups.values()) | set(trained.catalogue.unit_digests().values())
+    text = trained.certificates.path(certificate.number).read_text()
+    still_true = set(Manifest.load(trained.root).groups.values()) | set(
+        trained.context.catalogue.unit_digests().values()
+    )
     assert [word for word in secrets - still_true if word and word in text] == []
     assert [word for word in still_true if word in text] == [], "not those of now either, beyond the model's"
 
@@ -134,23 +138,23 @@ def test_equal_requests_in_two_workspaces_give_entries_that_do_not_match(trained
 
 def test_a_torn_certificate_is_told_from_a_missing_one(trained):
     trained.forget(ASKED)
-    path = trained.certificate_path(1)
+    path = trained.certificates.path(1)
     path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(DamagedFile):
-        trained.certificate(1)
+        trained.certificates.load(1)
     path.unlink()
     with pytest.raises(VerificationError, match="missing"):
-        trained.certificate(1)
+        trained.certificates.load(1)
 
 
 def test_the_keys_are_private(trained):
     for name in ("secret.key", "signing.key"):
         assert (trained.root / name).stat().st_mode & 0o777 == 0o600
         assert len((trained.root / name).read_bytes()) == 32
-    assert (trained.root / "public.key").read_text().strip() == trained.secrets.public
+    assert (trained.root / "public.key").read_text().strip() == trained.context.keys.public
     (trained.root / "secret.key").write_bytes(b"short")
     with pytest.raises(DamagedFile, match="32 bytes"):
-        Secrets.load(trained.root)
+        Keys.load(trained.root)
 
 
 def test_forgotten_again_after_a_return_gives_the_newer_certificate(trained):
@@ -180,4 +184,4 @@ def test_a_forged_file_that_no_certificate_can_be_is_refused(trained, tmp_path, 
     file = tmp_path / "forged.json"
     file.write_text(json.dumps(trained.forget(ASKED).to_json() | forged))
     with pytest.raises(error):
-        check_certificate(Certificate.load(file), trained.secrets.public)
+        check_certificate(Certificate.load(file), trained.context.keys.public)

@@ -7,7 +7,7 @@ import pytest
 
 from shardgraph.errors import ConfigError, WorkspaceError
 from shardgraph.forget.erase.request import ForgetRequest
-from shardgraph.forget.proof.erasure_log import record_path
+from shardgraph.forget.proof.erasure_log import log_path
 from shardgraph.forget.queue.queue import Submission
 from shardgraph.forget.workspace import Workspace
 from shardgraph.graph import BySource
@@ -22,7 +22,7 @@ def kept(create, fast_path):
     workspace = create(classes=LABELS)
     workspace.add(embed(ROWS))
     workspace.train(BySource(), QUICK)
-    workspace.keep_record(fast_path / "record.jsonl")
+    workspace.queue.keep_log(fast_path / "record.jsonl")
     shutil.copytree(workspace.root, fast_path / "backup")
     return workspace
 
@@ -43,18 +43,18 @@ def test_a_restored_workspace_asks_again_for_what_was_forgotten_since(kept, fast
     kept.submit(Submission(ForgetRequest(samples=(gone[2],))))
     kept.cancel(kept.submit(Submission(ForgetRequest(samples=(ROWS[12].id,)))).number)
     with restore(kept, fast_path) as again:
-        again.describe_source("ann", owner="Ann")
+        again.sources.describe("ann", owner="Ann")
         again.train(rebuild=True)  # life went on before anybody looked at the record
         before = again.model().digest
-        entry = again.replay()
+        entry = again.queue.replay()
         assert entry and (entry.samples, entry.asker) == (3, "record")
         assert again.model().digest != before, "withheld before anything is served"
-        again.withhold()
-        again.carry_out()
+        again.queue.withhold()
+        again.queue.carry_out()
         assert promised_files(again.root) == never_saw(
             again, [row for row in ROWS if row.id not in gone], fast_path / "never"
         )
-        assert again.replay() is None
+        assert again.queue.replay() is None
 
 
 def test_without_a_restore_nothing_is_asked_again(kept):
@@ -64,29 +64,29 @@ def test_without_a_restore_nothing_is_asked_again(kept):
 
 def test_the_record_names_nobody_and_survives_a_line_cut_short(kept, fast_path):
     kept.forget(ForgetRequest(samples=(ROWS[0].id,)))
-    path = record_path(kept.root)
+    path = log_path(kept.root)
     with path.open("a") as file:
         file.write('{"request": "99", "mar')
     kept.forget(ForgetRequest(samples=(ROWS[1].id,)))
     text = path.read_text()
     assert ROWS[0].id not in text and len(text.splitlines()) == 4
     with restore(kept, fast_path) as again:
-        assert again.replay().samples == 2
+        assert again.queue.replay().samples == 2
 
 
 def test_a_record_of_another_workspace_or_inside_this_one_is_refused(kept, create, fast_path):
     other = create("other")
     with pytest.raises(ConfigError, match="another workspace"):
-        other.keep_record(fast_path / "record.jsonl")
+        other.queue.keep_log(fast_path / "record.jsonl")
     with pytest.raises(ConfigError, match="outside"):
-        other.keep_record(other.root / "record.jsonl")
+        other.queue.keep_log(other.root / "record.jsonl")
     (fast_path / "noise").write_text(json.dumps([1]) + "\n")
     with pytest.raises(WorkspaceError, match="no record"):
-        other.keep_record(fast_path / "noise")
+        other.queue.keep_log(fast_path / "noise")
 
 
 def test_what_cannot_be_recorded_is_not_accepted(kept, fast_path):
-    path = record_path(kept.root)
+    path = log_path(kept.root)
     path.unlink()
     path.mkdir()
     with pytest.raises(WorkspaceError, match="cannot be written"):

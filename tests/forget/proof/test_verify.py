@@ -53,7 +53,7 @@ def test_an_untouched_workspace_is_as_it_should_be(workspace, full):
 
 
 def test_a_flipped_bit_in_a_shard_is_found(workspace):
-    flip(workspace.store.path("shard:bob"))
+    flip(workspace.context.store.path("shard:bob"))
     assert failed(workspace) == ["samples"]
     assert "shard:bob" in next(c.detail for c in workspace.verify().checks if not c.ok)
 
@@ -80,27 +80,27 @@ def test_a_changed_manifest_is_found(workspace):
 
 
 def test_a_changed_certificate_is_found(workspace):
-    path = workspace.certificate_path(1)
+    path = workspace.certificates.path(1)
     path.write_text(path.read_text().replace('"forget"', '"repair"'))
     assert failed(workspace) == ["certificates"]
 
 
 @pytest.mark.parametrize("number", [1, 2])
 def test_a_missing_certificate_is_found(workspace, number):
-    workspace.certificate_path(number).unlink()
+    workspace.certificates.path(number).unlink()
     assert failed(workspace) == ["certificates"]
 
 
 def test_a_certificate_in_anothers_place_is_found(workspace):
-    shutil.copyfile(workspace.certificate_path(1), workspace.certificate_path(2))
+    shutil.copyfile(workspace.certificates.path(1), workspace.certificates.path(2))
     assert failed(workspace) == ["certificates"]
     assert "chain" in workspace.verify().checks[0].detail
 
 
 def test_a_link_that_was_cut_out_and_signed_anew_breaks_the_chain(workspace):
     """Whoever holds the key can sign, but not change the past that the next certificate points to."""
-    changed = replace(workspace.certificate(1), asked=()).signed(workspace.secrets)
-    workspace.certificate_path(1).write_text(json.dumps(changed.to_json()))
+    changed = replace(workspace.certificates.load(1), asked=()).signed(workspace.context.keys)
+    workspace.certificates.path(1).write_text(json.dumps(changed.to_json()))
     assert failed(workspace) == ["certificates"]
     assert "broken at number 2" in workspace.verify().checks[0].detail
 
@@ -114,7 +114,7 @@ def serve_instead(workspace, name, raw):
     sums = digest(raw) if name == "prototypes" else manifest.prototypes
     found = model_digest(groups, sums, manifest.classes, manifest.weight)
     replace(manifest, groups=groups, prototypes=sums, model_digest=found).save(workspace.root)
-    with workspace.catalogue.transaction() as db:
+    with workspace.context.catalogue.transaction() as db:
         row = "prototypes" if name == "prototypes" else f"group:{name}"
         db.execute("UPDATE built SET digest = ? WHERE name = ?", (digest(raw), row))
     return found
@@ -122,7 +122,7 @@ def serve_instead(workspace, name, raw):
 
 def tell_the_ledger(workspace, found):
     """What only the holder of the workspace's secret can do."""
-    workspace._bench().log("trained", {"model": workspace.secrets.mark(found)})
+    workspace.context.log("trained", {"model": workspace.context.keys.mark(found)})
 
 
 def test_a_swapped_group_is_found_by_the_ledger_and_by_rebuilding(workspace):
@@ -146,18 +146,18 @@ def test_prototypes_that_kept_a_forgotten_sample_are_found_by_summing_anew(works
 
 
 def test_a_sample_in_the_wrong_shard_is_found(workspace):
-    moved = workspace.store.read("shard:bob").ids[0]
-    parts = {unit: workspace.store.read(unit) for unit in ("shard:ann", "shard:bob")}
+    moved = workspace.context.store.read("shard:bob").ids[0]
+    parts = {unit: workspace.context.store.read(unit) for unit in ("shard:ann", "shard:bob")}
     keep = {unit: [i for i, name in enumerate(part.ids) if name != moved] for unit, part in parts.items()}
     files = {
         "shard:bob": parts["shard:bob"].take(keep["shard:bob"]),
         "shard:ann": concatenate([parts["shard:ann"], parts["shard:bob"].take([0])]),
     }
-    with workspace.catalogue.transaction() as db:
+    with workspace.context.catalogue.transaction() as db:
         db.execute("UPDATE samples SET unit = 'shard:ann' WHERE id = ?", (moved,))
         for unit, samples in files.items():
             raw = pack_samples(samples)
-            workspace.store.path(unit).write_bytes(raw)
+            workspace.context.store.path(unit).write_bytes(raw)
             db.execute("UPDATE units SET digest = ? WHERE name = ?", (digest(raw), unit))
     assert failed(workspace) == []
     assert "placement" in failed(workspace, full=True)
@@ -165,8 +165,8 @@ def test_a_sample_in_the_wrong_shard_is_found(workspace):
 
 def test_a_sample_that_the_catalogue_does_not_list_is_found(workspace):
     raw = pack_samples(embed([row for row in ROWS[:16] if row.source == "bob"] + [ROWS[0]]))
-    workspace.store.path("shard:bob").write_bytes(raw)
-    with workspace.catalogue.transaction() as db:
+    workspace.context.store.path("shard:bob").write_bytes(raw)
+    with workspace.context.catalogue.transaction() as db:
         db.execute("UPDATE units SET digest = ? WHERE name = 'shard:bob'", (digest(raw),))
     assert failed(workspace) == ["samples"]
 
@@ -199,7 +199,7 @@ def change_config(workspace, **changes):
 
 
 def execute_sql(workspace, *statements):
-    with workspace.catalogue.transaction() as db:
+    with workspace.context.catalogue.transaction() as db:
         for sql in statements:
             db.execute(sql)
 
@@ -215,7 +215,7 @@ TAMPERED = {
     "a label": ("samples", lambda w: execute_sql(w, "UPDATE samples SET label = 'dog' WHERE label = 'ant'")),
     "the ledger's end": (
         "certificates",
-        lambda w: (w.certificate_path(2).unlink(), execute_sql(w, "DELETE FROM ledger WHERE detail LIKE '%te\": 2%'")),
+        lambda w: (w.certificates.path(2).unlink(), execute_sql(w, "DELETE FROM ledger WHERE detail LIKE '%te\": 2%'")),
     ),
     "the ledger's lines of certificates": (
         "certificates",

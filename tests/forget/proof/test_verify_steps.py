@@ -7,8 +7,9 @@ import pytest
 
 from shardgraph.errors import VerificationError
 from shardgraph.forget.build.manifest import Manifest
+from shardgraph.forget.erase.recovery import writing
 from shardgraph.forget.proof import verify
-from shardgraph.forget.proof.verify import compare_groups, problems, rebuild_of
+from shardgraph.forget.proof.verify import compare_groups, find_problems, rebuild_of
 from shardgraph.forget.workspace import Workspace
 from shardgraph.graph import BySource
 from tests.strategies import many
@@ -26,18 +27,18 @@ def scratch(workspace):
 
 
 def test_the_file_of_a_unit_that_is_gone_from_the_catalogue_is_found(workspace):
-    bench, path = workspace._bench(), workspace.store.path("shard:zed")
-    assert problems(bench, ["shard:ann", "shard:zed"]) == ""
+    bench, path = workspace.context, workspace.context.store.path("shard:zed")
+    assert find_problems(bench, ["shard:ann", "shard:zed"]) == ""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(workspace.store.path("shard:ann").read_bytes())
-    assert problems(bench, ["shard:ann", "shard:zed"]).startswith("samples: the file of shard:zed is still there")
+    path.write_bytes(workspace.context.store.path("shard:ann").read_bytes())
+    assert find_problems(bench, ["shard:ann", "shard:zed"]).startswith("samples: the file of shard:zed is still there")
 
 
 def test_a_group_that_the_samples_do_not_give_is_found(workspace):
     manifest = Manifest.load(workspace.root)
     replace(manifest, groups={**manifest.groups, "zed": manifest.groups["ann"]}).save(workspace.root)
     with pytest.raises(VerificationError, match="1 groups are served that the retained samples do not give"):
-        rebuild_of(workspace._bench())
+        rebuild_of(workspace.context)
     last = workspace.verify(full=True).checks[-1]
     assert not last.ok and last.compared and "do not give" in last.detail
 
@@ -55,7 +56,7 @@ class Stops:
 
 
 def test_a_comparison_that_stops_midway_leaves_no_group_behind(workspace):
-    bench = workspace._bench()
+    bench = workspace.context
     stopping = replace(bench, choose=lambda tasks: Stops(bench.choose(tasks)))
     with pytest.raises(RuntimeError, match="stopped"):
         compare_groups(stopping, lambda: rebuild_of(bench))
@@ -66,11 +67,11 @@ def test_a_lock_that_is_held_for_a_while_is_waited_for(workspace, monkeypatch):
     monkeypatch.setattr(verify, "PAUSE", 0.05)
 
     def take():
-        with workspace._writing():
-            return rebuild_of(workspace._bench())
+        with writing(workspace.context):
+            return rebuild_of(workspace.context)
 
     with Workspace(workspace.root, workers=1) as other:
-        other.lock.__enter__()
-        threading.Timer(1, other.lock.release).start()
-        found = compare_groups(workspace._bench(), take)
+        other.context.lock.__enter__()
+        threading.Timer(1, other.context.lock.release).start()
+        found = compare_groups(workspace.context, take)
     assert found.ok and found.detail == "3 groups, equal bytes"

@@ -22,7 +22,7 @@ CHAIN = OwnGraph(ShardGraph(SOURCES, frozenset({("ann", "bob"), ("bob", "web")})
 
 def groups_of(workspace, consumer):
     """The groups that a consumer is served, by name and digest."""
-    return {name: adapters.digest for name, adapters in workspace._serving(consumer).adapters.items()}
+    return {name: adapters.digest for name, adapters in workspace.consumers._model(consumer).adapters.items()}
 
 
 # What a right covers
@@ -31,27 +31,27 @@ def groups_of(workspace, consumer):
 def test_a_model_is_made_of_the_adapters_whose_whole_neighbourhood_is_allowed(trained):
     """ann learns from bob, bob from web, web from itself alone."""
     workspace = trained(CHAIN)
-    workspace.grant("c", sources=["web", "ann"])
+    workspace.consumers.grant("c", sources=["web", "ann"])
     assert set(groups_of(workspace, "c")) == {"web"}
-    workspace.grant("c", sources=["bob"])
+    workspace.consumers.grant("c", sources=["bob"])
     assert set(groups_of(workspace, "c")) == {"ann", "bob", "web"}
-    assert workspace.model_for("c").digest == workspace.model().digest, "all of the data, all of the model"
+    assert workspace.consumers.model("c").digest == workspace.model().digest, "all of the data, all of the model"
 
 
 @pytest.mark.parametrize("topology", [BySource(), BySourceBilevel(2, 2)], ids=lambda t: t.kind)
 def test_by_source_the_model_equals_that_of_a_workspace_with_the_allowed_data_alone(trained, topology):
     workspace, alone = trained(topology), trained(topology, of("ann", "web"), "alone")
-    workspace.grant("c", sources=["ann", "web"])
-    assert workspace.model_for("c").digest == alone.model().digest
+    workspace.consumers.grant("c", sources=["ann", "web"])
+    assert workspace.consumers.model("c").digest == alone.model().digest
     samples = embed(ROWS)
-    assert np.array_equal(workspace.model_for("c").scores(samples), alone.model().scores(samples))
+    assert np.array_equal(workspace.consumers.model("c").scores(samples), alone.model().scores(samples))
 
 
 def test_a_mixed_shard_gives_its_adapters_only_if_all_of_it_is_allowed(trained):
     workspace = trained(Bilevel(2, 1))
-    workspace.grant("c", sources=["ann", "bob"])
+    workspace.consumers.grant("c", sources=["ann", "bob"])
     assert groups_of(workspace, "c") == {}
-    model, alone = workspace.model_for("c"), trained(Bilevel(2, 1), of("ann", "bob"), "alone").model()
+    model, alone = workspace.consumers.model("c"), trained(Bilevel(2, 1), of("ann", "bob"), "alone").model()
     assert model.adapter_logits is None, "prototypes alone answer"
     samples = embed(ROWS)
     assert torch.equal(model.similarity(samples), alone.similarity(samples))
@@ -59,9 +59,9 @@ def test_a_mixed_shard_gives_its_adapters_only_if_all_of_it_is_allowed(trained):
 
 def test_a_shard_is_allowed_by_its_name(trained):
     workspace = trained(Bilevel(3, 1))
-    workspace.grant("c", shards=["c1-f0"])
+    workspace.consumers.grant("c", shards=["c1-f0"])
     assert set(groups_of(workspace, "c")) == {"c1-f0"}
-    right = workspace.rights()["c"]
+    right = workspace.consumers.rights()["c"]
     assert (right.sources, right.shards, right.provision) == ((), ("c1-f0",), False)
 
 
@@ -71,21 +71,21 @@ def test_classes_are_those_of_the_allowed_samples(trained):
         *(row._replace(id=f"b{row.id}") for row in many(8, sources=("bob",))),
     ]
     workspace = trained(BySource(), rows)
-    workspace.grant("c", sources=["ann"])
+    workspace.consumers.grant("c", sources=["ann"])
     assert workspace.model().classes == LABELS
-    assert workspace.model_for("c").classes == ("ant", "bee")
+    assert workspace.consumers.model("c").classes == ("ant", "bee")
 
 
 def test_reach_counts_what_a_right_would_keep(trained):
     workspace = trained(CHAIN)
-    reach = workspace.reach(Right("c", sources=("web", "ann")))
+    reach = workspace.consumers.reach(Right("c", sources=("web", "ann")))
     assert (reach.samples, reach.of_samples) == (16, 24)
     assert (reach.shards, reach.of_shards, reach.groups, reach.of_groups) == (2, 3, 1, 3)
     assert (reach.adapters, reach.of_adapters) == (len({r.label for r in of("web", rows=many(24))}), 12)
     assert (reach.provisioned, reach.lacking, reach.to_revisit) == (0, 1, 8)
-    assert workspace.rights() == {}, "a look changes nothing"
-    workspace.grant("c", sources=["web", "ann"])
-    assert workspace.reach("c") == reach
+    assert workspace.consumers.rights() == {}, "a look changes nothing"
+    workspace.consumers.grant("c", sources=["web", "ann"])
+    assert workspace.consumers.reach("c") == reach
     assert reach.to_json()["share_of_shards"] == 2 / 3
 
 
@@ -94,56 +94,56 @@ def test_reach_counts_what_a_right_would_keep(trained):
 
 def test_revocation_acts_on_the_next_prediction(trained):
     workspace = trained(BySource())
-    workspace.grant("c", sources=["ann", "bob"])
-    before = workspace.model_for("c").digest
-    workspace.revoke("c", sources=["bob"])
-    assert workspace.model_for("c").digest == trained(BySource(), of("ann"), "alone").model().digest
-    workspace.grant("c", sources=["bob"])
-    assert workspace.model_for("c").digest == before, "taken and given again, it is what it was"
-    workspace.revoke("c")
+    workspace.consumers.grant("c", sources=["ann", "bob"])
+    before = workspace.consumers.model("c").digest
+    workspace.consumers.revoke("c", sources=["bob"])
+    assert workspace.consumers.model("c").digest == trained(BySource(), of("ann"), "alone").model().digest
+    workspace.consumers.grant("c", sources=["bob"])
+    assert workspace.consumers.model("c").digest == before, "taken and given again, it is what it was"
+    workspace.consumers.revoke("c")
     with pytest.raises(UnknownConsumer):
-        workspace.model_for("c")
-    assert workspace.rights() == {}
+        workspace.consumers.model("c")
+    assert workspace.consumers.rights() == {}
 
 
 def test_revocation_in_another_process_acts_on_the_next_prediction(trained):
     workspace = trained(BySource())
-    workspace.grant("c", sources=["ann", "bob"])
-    before = workspace.model_for("c").digest
+    workspace.consumers.grant("c", sources=["ann", "bob"])
+    before = workspace.consumers.model("c").digest
     with Workspace(workspace.root, workers=1) as other:
-        other.revoke("c", sources=["bob"])
-    assert workspace.model_for("c").digest != before
+        other.consumers.revoke("c", sources=["bob"])
+    assert workspace.consumers.model("c").digest != before
     with Workspace(workspace.root, workers=1) as other:
-        other.revoke("c")
+        other.consumers.revoke("c")
     with pytest.raises(UnknownConsumer):
         workspace.predict(embed(ROWS[:1]), "c")
 
 
 def test_a_model_is_kept_in_memory_while_nothing_changes(trained):
     workspace = trained(BySource())
-    workspace.grant("c", sources=["ann"])
-    assert workspace.model_for("c") is workspace.model_for("c")
-    workspace.grant("d", sources=["bob"])
-    first = workspace.model_for("c")
-    workspace.grant("d", sources=["ann"])
-    assert workspace.model_for("c") is first, "another's right is another's"
+    workspace.consumers.grant("c", sources=["ann"])
+    assert workspace.consumers.model("c") is workspace.consumers.model("c")
+    workspace.consumers.grant("d", sources=["bob"])
+    first = workspace.consumers.model("c")
+    workspace.consumers.grant("d", sources=["ann"])
+    assert workspace.consumers.model("c") is first, "another's right is another's"
 
 
 def test_a_right_covers_what_comes_later(trained):
     workspace = trained(BySource())
-    workspace.grant("c", sources=["ann"])
+    workspace.consumers.grant("c", sources=["ann"])
     late = [Row(f"late {i}", LABELS[i % 4], "ann") for i in range(5)]
     workspace.add(embed(late))
     workspace.train()
-    assert workspace.model_for("c").digest == trained(BySource(), [*of("ann"), *late], "alone").model().digest
+    assert workspace.consumers.model("c").digest == trained(BySource(), [*of("ann"), *late], "alone").model().digest
 
 
 def test_a_grant_before_training_waits_for_it(create):
     workspace = create(classes=LABELS)
     workspace.add(embed(ROWS))
-    workspace.grant("c", sources=["ann"])
+    workspace.consumers.grant("c", sources=["ann"])
     with pytest.raises(WorkspaceError, match="no model yet"):
-        workspace.model_for("c")
+        workspace.consumers.model("c")
     workspace.train(BySource(), QUICK)
     assert set(groups_of(workspace, "c")) == {"ann"}
 
@@ -151,25 +151,25 @@ def test_a_grant_before_training_waits_for_it(create):
 @pytest.mark.parametrize(
     ("act", "error", "words"),
     [
-        (lambda w: w.grant("c"), InputError, "at least one source or shard"),
-        (lambda w: w.grant("", sources=["ann"]), InputError, "must have a name"),
-        (lambda w: w.grant("c", sources=["nobody"]), InputError, "'nobody'"),
-        (lambda w: w.grant("c", shards=["nowhere"]), InputError, "'nowhere'"),
-        (lambda w: w.grant("c", sources=["ann", ""]), InputError, "''"),
-        (lambda w: w.revoke("c"), UnknownConsumer, "'c'"),
-        (lambda w: w.revoke("ok", sources=["bob"]), InputError, "no right over source 'bob'"),
-        (lambda w: w.model_for("c"), UnknownConsumer, "'c'"),
-        (lambda w: w.provision("c"), UnknownConsumer, "'c'"),
-        (lambda w: w.reach("c"), UnknownConsumer, "'c'"),
-        (lambda w: w.scores_for(["ok", "c"], embed(ROWS)), UnknownConsumer, "'c'"),
+        (lambda w: w.consumers.grant("c"), InputError, "at least one source or shard"),
+        (lambda w: w.consumers.grant("", sources=["ann"]), InputError, "must have a name"),
+        (lambda w: w.consumers.grant("c", sources=["nobody"]), InputError, "'nobody'"),
+        (lambda w: w.consumers.grant("c", shards=["nowhere"]), InputError, "'nowhere'"),
+        (lambda w: w.consumers.grant("c", sources=["ann", ""]), InputError, "''"),
+        (lambda w: w.consumers.revoke("c"), UnknownConsumer, "'c'"),
+        (lambda w: w.consumers.revoke("ok", sources=["bob"]), InputError, "no right over source 'bob'"),
+        (lambda w: w.consumers.model("c"), UnknownConsumer, "'c'"),
+        (lambda w: w.consumers.provision("c"), UnknownConsumer, "'c'"),
+        (lambda w: w.consumers.reach("c"), UnknownConsumer, "'c'"),
+        (lambda w: w.consumers.scores(["ok", "c"], embed(ROWS)), UnknownConsumer, "'c'"),
     ],
 )
 def test_what_makes_no_sense_is_refused_and_changes_nothing(trained, act, error, words):
     workspace = trained(BySource())
-    workspace.grant("ok", sources=["ann"])
+    workspace.consumers.grant("ok", sources=["ann"])
     with pytest.raises(error, match=words):
         act(workspace)
-    assert list(workspace.rights()) == ["ok"]
+    assert list(workspace.consumers.rights()) == ["ok"]
 
 
 # Forgetting
@@ -178,51 +178,51 @@ def test_what_makes_no_sense_is_refused_and_changes_nothing(trained, act, error,
 @pytest.mark.parametrize("instant", [False, True], ids=["at once", "instant, then repair"])
 def test_a_forget_reaches_the_models_of_rights(trained, instant):
     workspace = trained(RING)
-    workspace.grant("c", sources=SOURCES)
+    workspace.consumers.grant("c", sources=SOURCES)
     gone = {ROWS[0].id, ROWS[3].id}
-    before = workspace.model_for("c")
+    before = workspace.consumers.model("c")
     workspace.forget(ForgetRequest(samples=tuple(gone)), instant=instant)
     if instant:
-        assert groups_of(workspace, "c") == {} and workspace.model_for("c").digest != before.digest
+        assert groups_of(workspace, "c") == {} and workspace.consumers.model("c").digest != before.digest
         workspace.repair()
     alone = trained(RING, [row for row in ROWS if row.id not in gone], "never")
-    assert workspace.model_for("c").digest == alone.model().digest
+    assert workspace.consumers.model("c").digest == alone.model().digest
 
 
 def test_a_right_whose_data_is_all_forgotten_serves_nothing_and_names_nobody(trained):
     workspace = trained(BySource())
-    workspace.grant("c", sources=["ann"], shards=["ann"])
-    workspace.grant("d", sources=["bob"])
+    workspace.consumers.grant("c", sources=["ann"], shards=["ann"])
+    workspace.consumers.grant("d", sources=["bob"])
     workspace.forget(ForgetRequest(sources=("ann",)))
     with pytest.raises(NothingToServe):
-        workspace.model_for("c")
-    assert workspace.rights()["c"] == Right("c") and workspace.rights()["d"] == Right("d", ("bob",))
+        workspace.consumers.model("c")
+    assert workspace.consumers.rights()["c"] == Right("c") and workspace.consumers.rights()["d"] == Right("d", ("bob",))
 
 
 def test_from_the_moment_a_forget_is_accepted_no_right_is_served_what_saw_the_sample(trained):
     """Accepted in one process and not carried out yet; bob's right alone covers what is left of the shard."""
     workspace = trained(Bilevel(1, 1))
-    workspace.grant("c", sources=["bob"])
-    workspace.grant("d", sources=SOURCES)
+    workspace.consumers.grant("c", sources=["bob"])
+    workspace.consumers.grant("d", sources=SOURCES)
     assert set(groups_of(workspace, "d")) == {"c0-f0"}
     orders = workspace.plan(ForgetRequest(sources=("ann", "web")))
-    execute.accept(workspace._bench(), orders, instant=False)
+    execute.accept(workspace.context, orders, instant=False)
     with Workspace(workspace.root, workers=1) as reader:
         sums = total([embed(of("bob", rows=many(24)))], second_order=True, expansion=QUICK.expansion)
         for name in ("c", "d"):
             assert groups_of(reader, name) == {}
             only = Model.assemble({}, sums, QUICK, workspace.config.seed)
-            assert reader.model_for(name).digest == only.digest
+            assert reader.consumers.model(name).digest == only.digest
 
 
 @pytest.mark.parametrize("provisioned", [False, True])
 def test_a_sample_that_waits_to_be_forgotten_is_not_used(trained, provisioned):
     workspace = trained(RING)
-    workspace.grant("c", sources=["ann", "bob"])
+    workspace.consumers.grant("c", sources=["ann", "bob"])
     if provisioned:
-        workspace.provision("c")
-    before, waiting = workspace.model_for("c").digest, of("bob")[0].id
-    with workspace.catalogue.transaction() as db:
+        workspace.consumers.provision("c")
+    before, waiting = workspace.consumers.model("c").digest, of("bob")[0].id
+    with workspace.context.catalogue.transaction() as db:
         db.execute("INSERT INTO withheld VALUES (?, 1)", (waiting,))
     sums = total(
         [embed([row for row in of("ann", "bob", rows=many(24)) if row.id != waiting])],
@@ -230,10 +230,10 @@ def test_a_sample_that_waits_to_be_forgotten_is_not_used(trained, provisioned):
         expansion=QUICK.expansion,
     )
     assert groups_of(workspace, "c") == {}
-    assert workspace.model_for("c").digest == Model.assemble({}, sums, QUICK, workspace.config.seed).digest
-    with workspace.catalogue.transaction() as db:
+    assert workspace.consumers.model("c").digest == Model.assemble({}, sums, QUICK, workspace.config.seed).digest
+    with workspace.context.catalogue.transaction() as db:
         db.execute("DELETE FROM withheld")
-    assert workspace.model_for("c").digest == before, "the request was cancelled"
+    assert workspace.consumers.model("c").digest == before, "the request was cancelled"
 
 
 def test_sums_that_were_changed_equal_sums_made_anew(trained, monkeypatch):
@@ -245,19 +245,19 @@ def test_sums_that_were_changed_equal_sums_made_anew(trained, monkeypatch):
     def check(most):
         """The sums in memory, which cost so many samples at most, are those of a process that starts anew."""
         del described[:]
-        kept = workspace._serving("c").sums.prototypes
+        kept = workspace.consumers._model("c").sums.prototypes
         assert sum(described) <= most
         with Workspace(workspace.root, workers=1) as other:
-            assert other._serving("c").sums.prototypes.to_bytes() == kept.to_bytes()
+            assert other.consumers._model("c").sums.prototypes.to_bytes() == kept.to_bytes()
 
-    workspace.grant("c", sources=["ann", "bob"])
+    workspace.consumers.grant("c", sources=["ann", "bob"])
     check(16)
-    workspace.grant("c", sources=["web"])
+    workspace.consumers.grant("c", sources=["web"])
     check(8)
-    workspace.revoke("c", sources=["ann"])
+    workspace.consumers.revoke("c", sources=["ann"])
     check(8)
     gone = of("bob", rows=many(24))[0]
-    with workspace.catalogue.transaction() as db:
+    with workspace.context.catalogue.transaction() as db:
         db.execute("INSERT INTO withheld VALUES (?, 1)", (gone.id,))
     check(1)
     with Workspace(workspace.root, workers=1) as other:
@@ -266,7 +266,7 @@ def test_sums_that_were_changed_equal_sums_made_anew(trained, monkeypatch):
     with Workspace(workspace.root, workers=1) as other:
         other.forget(ForgetRequest(samples=(of("web", rows=many(24))[0].id,)))
     check(14)  # erased before this process looked: made anew
-    with workspace.catalogue.transaction() as db:
+    with workspace.context.catalogue.transaction() as db:
         db.execute("DELETE FROM withheld")
     with Workspace(workspace.root, workers=1) as other:
         other.add(embed([gone._replace(version=9)]), allow_return=True)
@@ -276,14 +276,14 @@ def test_sums_that_were_changed_equal_sums_made_anew(trained, monkeypatch):
 
 def test_a_sample_that_came_back_with_other_contents_is_counted_as_it_is(trained):
     workspace = trained(BySource())
-    workspace.grant("c", sources=["ann"])
-    before, row = workspace.model_for("c").digest, of("ann", rows=many(24))[0]
+    workspace.consumers.grant("c", sources=["ann"])
+    before, row = workspace.consumers.model("c").digest, of("ann", rows=many(24))[0]
     with Workspace(workspace.root, workers=1) as other:
         other.forget(ForgetRequest(samples=(row.id,)))
         other.add(embed([row._replace(version=9)]), allow_return=True)
         other.train()
-        expected = other.model_for("c").digest
-    assert workspace.model_for("c").digest == expected != before
+        expected = other.consumers.model("c").digest
+    assert workspace.consumers.model("c").digest == expected != before
 
 
 # One pass for many
@@ -296,17 +296,19 @@ def test_one_forward_pass_serves_many_rights(trained, recipe):
     workspace = trained(BySource(), recipe=recipe)
     rights = {"a": ["ann"], "ab": ["ann", "bob"], "all": SOURCES}
     for name, sources in rights.items():
-        workspace.grant(name, sources=sources)
-    workspace.grant("mixed", shards=["web"])
+        workspace.consumers.grant(name, sources=sources)
+    workspace.consumers.grant("mixed", shards=["web"])
     samples = embed([*ROWS, *(row._replace(id=f"x{row.id}", version=2) for row in ROWS * 2)])
-    found = workspace.scores_for([*rights, "mixed"], samples)
+    found = workspace.consumers.scores([*rights, "mixed"], samples)
     passes = []
-    logits = workspace._choir.adapter_logits
-    object.__setattr__(workspace._choir, "adapter_logits", lambda chunk: passes.append(len(chunk)) or logits(chunk))
-    again = workspace.scores_for([*rights, "mixed"], samples)
+    logits = workspace.consumers._shared.adapter_logits
+    object.__setattr__(
+        workspace.consumers._shared, "adapter_logits", lambda chunk: passes.append(len(chunk)) or logits(chunk)
+    )
+    again = workspace.consumers.scores([*rights, "mixed"], samples)
     assert sum(passes) == len(samples), "each sample went through the adapters once"
     for name, answer in found.items():
-        own = workspace.model_for(name)
+        own = workspace.consumers.model(name)
         assert (answer.classes, answer.digest) == (own.classes, own.digest)
         # A product over other adapters beside may round its last bits otherwise.
         assert np.allclose(answer.scores, own.scores(samples), rtol=1e-4, atol=1e-5)

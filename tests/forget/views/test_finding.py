@@ -19,7 +19,7 @@ ROWS = [
 def catalogue(fast_path):
     with Workspace.create(fast_path / "ws", seed=0, workers=1) as workspace:
         workspace.add(embed(ROWS))
-        yield workspace.catalogue
+        yield workspace.context.catalogue
 
 
 @pytest.mark.parametrize(

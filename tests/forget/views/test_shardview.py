@@ -6,7 +6,7 @@ from shardgraph.errors import InputError
 from shardgraph.forget.build.manifest import Manifest
 from shardgraph.forget.erase.request import ForgetRequest
 from shardgraph.forget.queue.queue import Submission
-from shardgraph.forget.views.graph_view import shard_view
+from shardgraph.forget.views.graph_view import view_shard
 from shardgraph.forget.workspace import Workspace
 from shardgraph.graph import Bilevel, BySource
 from tests.strategies import QUICK, embed, many
@@ -19,9 +19,9 @@ def test_what_a_shard_costs_is_what_forgetting_a_sample_of_it_costs(fast_path, t
         workspace.add(embed(rows))
         workspace.train(topology, QUICK)
         manifest = Manifest.load(workspace.root)
-        for shard in workspace.portrait().shards:
-            found = shard_view(workspace.store, workspace.config, manifest, shard.name)
-            row = workspace.catalogue.rows("unit", [f"shard:{shard.name}"])[0]
+        for shard in workspace.views.graph().shards:
+            found = view_shard(workspace.context.store, workspace.config, manifest, shard.name)
+            row = workspace.context.catalogue.rows("unit", [f"shard:{shard.name}"])[0]
             orders = workspace.plan(ForgetRequest(samples=(row.id,)))
             assert (found.samples, found.state) == (shard.samples, shard.state)
             assert found.groups == orders.groups and found.adapters == orders.adapters
@@ -35,14 +35,14 @@ def test_what_waits_to_be_forgotten_withdraws_the_groups_that_saw_it(fast_path):
         workspace.add(embed(rows))
         workspace.train(BySource(), QUICK)
         mine = next(row.id for row in rows if row.source == "bob")
-        workspace.submit(Submission(ForgetRequest(samples=(mine,))))
-        states = {shard.name: shard.state for shard in workspace.portrait().shards}
+        workspace.queue.submit(Submission(ForgetRequest(samples=(mine,))))
+        states = {shard.name: shard.state for shard in workspace.views.graph().shards}
         assert states == {"ann": "serving", "bob": "missing", "web": "serving"}
         manifest = Manifest.load(workspace.root)
-        assert shard_view(workspace.store, workspace.config, manifest, "bob").state == "missing"
-        workspace.withhold()
-        workspace.carry_out()
-        assert {shard.state for shard in workspace.portrait().shards} == {"serving"}
+        assert view_shard(workspace.context.store, workspace.config, manifest, "bob").state == "missing"
+        workspace.queue.withhold()
+        workspace.queue.carry_out()
+        assert {shard.state for shard in workspace.views.graph().shards} == {"serving"}
 
 
 def test_a_shard_that_is_not_there_is_an_error(fast_path):
@@ -50,4 +50,4 @@ def test_a_shard_that_is_not_there_is_an_error(fast_path):
         workspace.add(embed(many(12)))
         workspace.train(BySource(), QUICK)
         with pytest.raises(InputError, match="no shard 'nobody'"):
-            shard_view(workspace.store, workspace.config, Manifest.load(workspace.root), "nobody")
+            view_shard(workspace.context.store, workspace.config, Manifest.load(workspace.root), "nobody")

@@ -41,11 +41,11 @@ def test_a_right_is_given_and_taken_by_lists(workspace, kind):
     for act in (workspace.grant, workspace.planned):
         with pytest.raises(InputError, match=f"the {kind} of a right must be a list"):
             act("eve", **{kind: "ab"})
-    assert workspace.rights() == {}
-    held = workspace.grant("eve", **{kind: ["a", "b"]})
+    assert workspace.consumers.rights() == {}
+    held = workspace.consumers.grant("eve", **{kind: ["a", "b"]})
     with pytest.raises(InputError, match=f"the {kind} of a right must be a list"):
-        workspace.revoke("eve", **{kind: "ab"})
-    assert workspace.rights() == {"eve": held}
+        workspace.consumers.revoke("eve", **{kind: "ab"})
+    assert workspace.consumers.rights() == {"eve": held}
     other = {"sources": (), "shards": (), kind: "ab"}
     for act in (Right("eve").plus, Right("eve").minus):
         with pytest.raises(InputError, match="must be a list"):

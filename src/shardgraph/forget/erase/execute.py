@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from shardgraph.digest import canonical_json
-from shardgraph.errors import DamagedFile, VerificationError, WorkspaceError
+from shardgraph.errors import VerificationError, WorkspaceError
 from shardgraph.forget.build.build import build, confirm_prototypes
 from shardgraph.forget.build.manifest import Manifest
 from shardgraph.forget.build.wanted import graph_over
@@ -23,12 +23,13 @@ from shardgraph.forget.context import Context
 from shardgraph.forget.erase.plan import ForgetPlan, emptied_names
 from shardgraph.forget.erase.withdraw import erase, withdraw
 from shardgraph.forget.proof import erasure_log
-from shardgraph.forget.proof.certificate import Certificate, certificate_leaf, issue
+from shardgraph.forget.proof.certificate import Certificate, issue
 from shardgraph.forget.proof.guarantee import state_guarantee
+from shardgraph.forget.proof.keys import certificate_leaf
 from shardgraph.forget.proof.verify import find_problems
 from shardgraph.forget.queue import queue
-from shardgraph.storage.files import destroy, in_background
 from shardgraph.storage.catalogue import Transaction
+from shardgraph.storage.files import destroy, in_background
 from shardgraph.storage.tables import erasures, inventory, ledger, parties, requests
 
 

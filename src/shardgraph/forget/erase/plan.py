@@ -17,8 +17,14 @@ from shardgraph.graph import Group, ShardGraph
 from shardgraph.storage.samples import TRAIN
 from shardgraph.storage.store import Store, shard_unit
 from shardgraph.storage.tables import inventory
-from shardgraph.storage.tables.inventory import Row
+from shardgraph.storage.tables.inventory import Column, Row
 
+EMPTIED: tuple[tuple[str, Column], ...] = (
+    ("sources", "source"),
+    ("subjects", "subject"),
+    ("labels", "label"),
+    ("shards", "unit"),
+)
 Held = Mapping[str, Counter[str]]  # how many samples of each label every file holds
 
 
@@ -88,7 +94,7 @@ def plan_forget(store: Store, config: Config, keys: Keys, request: ForgetRequest
 def emptied_names(store: Store, rows: tuple[Row, ...]) -> list[tuple[str, str]]:
     """Every (kind, name) of a source, subject, label or shard that loses its last sample with these rows."""
     found = []
-    for kind, column in (("sources", "source"), ("subjects", "subject"), ("labels", "label"), ("shards", "unit")):
+    for kind, column in EMPTIED:
         leaving = Counter(getattr(row, column) for row in rows)
         asked = sorted(value for value in leaving if value and (kind != "shards" or value.startswith("shard:")))
         here = inventory.count_by(store.catalogue, column, asked)
@@ -97,9 +103,7 @@ def emptied_names(store: Store, rows: tuple[Row, ...]) -> list[tuple[str, str]]:
     return found
 
 
-def select_rows(
-    store: Store, keys: Keys, request: ForgetRequest
-) -> tuple[tuple[Row, ...], dict[tuple[str, str], int]]:
+def select_rows(store: Store, keys: Keys, request: ForgetRequest) -> tuple[tuple[Row, ...], dict[tuple[str, str], int]]:
     """The samples that a request means, and the certificates of what it names and was forgotten before."""
     if not request.selectors():
         raise InputError("a request must name at least one sample, source, subject, shard or label")
@@ -108,7 +112,7 @@ def select_rows(
     found: dict[str, Row] = {}
     absent: list[tuple[str, str]] = []
     for kind, named in groupby(request.selectors(), key=itemgetter(0)):
-        column = KINDS.get(kind, "unit")
+        column: Column = KINDS.get(kind, "unit")
         values = {name if kind in KINDS else shard_unit(name): name for _, name in named}
         rows = inventory.find_by(store.catalogue, column, list(values))
         found |= {row.id: row for row in rows}

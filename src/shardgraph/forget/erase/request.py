@@ -8,8 +8,9 @@ from shardgraph.errors import check_list, check_text
 from shardgraph.forget.proof.keys import Keys
 from shardgraph.storage.catalogue import Catalogue
 from shardgraph.storage.tables import erasures
+from shardgraph.storage.tables.inventory import Column
 
-KINDS = {
+KINDS: dict[str, Column] = {
     "samples": "id",
     "sources": "source",
     "subjects": "subject",

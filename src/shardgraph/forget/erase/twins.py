@@ -47,7 +47,7 @@ class _Row:
     content: bytes
 
 
-def twins(store: Store, ids: Iterable[str] | None = None, threshold: float = THRESHOLD) -> list[Twin]:
+def find_twins(store: Store, ids: Iterable[str] | None = None, threshold: float = THRESHOLD) -> list[Twin]:
     """All pairs of twins, or the twins of `ids`; those come first in their pair. Reads every file once or twice.
 
     Memory is that of the features: of all samples, or of `ids` alone and one file.

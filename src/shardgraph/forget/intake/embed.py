@@ -1,4 +1,4 @@
-"""Arrivals: a reader's records on their way through a backbone into the inbox, in parts, resumable.
+"""Embedding on arrival: a reader's records on their way through a backbone into the inbox, in parts, resumable.
 
 Before anything is embedded all ids are checked, so that a duplicate is found at once. The ledger then says
 that this input is arriving (a keyed hash of its name); until it says that it has arrived, the same call goes
@@ -20,9 +20,9 @@ from shardgraph.embedding.pipeline import Part, embed_parts, told
 from shardgraph.embedding.readers.base import Reader
 from shardgraph.embedding.records import EMBEDDING, Record
 from shardgraph.errors import BackboneError, InputError
-from shardgraph.forget.bench import Bench
 from shardgraph.forget.config import Config
-from shardgraph.forget.intake.admission import admit_rows, here_already
+from shardgraph.forget.context import Context
+from shardgraph.forget.intake.admission import admit_rows, find_present
 from shardgraph.learn.executors import best_device
 from shardgraph.learn.numerics import Numerics, fingerprint
 from shardgraph.storage.samples import Samples
@@ -30,7 +30,7 @@ from shardgraph.storage.tables import inventory, ledger
 
 PRECOMPUTED = {"name": "precomputed"}
 OnBad = Callable[[str, str], None]
-OnHere = Callable[[int], None]
+OnPresent = Callable[[int], None]
 
 
 def backbone_identity(spec: str, *, dtype: str, **options: Any) -> dict[str, Any]:
@@ -42,7 +42,7 @@ def backbone_identity(spec: str, *, dtype: str, **options: Any) -> dict[str, Any
     return load_backbone(spec, dtype=dtype, **options).identity
 
 
-def the_backbone(config: Config, modality: str) -> Backbone:
+def load_backbone_of(config: Config, modality: str) -> Backbone:
     """The workspace's backbone, loaded, if it reads this kind of data and is still the one it was."""
     return backbone_like(_reading(config, modality))
 
@@ -60,38 +60,37 @@ def _reading(config: Config, modality: str) -> dict[str, Any]:
     return identity
 
 
-def arriving(
-    bench: Bench,
+def embed_arriving(
+    context: Context,
     reader: Reader,
     name: str,
     *,
     allow_return: bool,
     skip_bad: bool,
     on_bad: OnBad | None,
-    only_new: OnHere | None = None,
-    cluster: Cluster | None = None,
+    only_new: OnPresent | None = None,
 ) -> Iterator[Samples]:
     """The samples still to be added, embedded; the caller adds each part before it takes the next.
 
     `only_new` passes over what is here already, and is told how many these are.
     """
-    parts = _embedder(bench.config, reader.modality, cluster)
-    mark = bench.secrets.mark("arriving", name)
-    resuming = _interrupted(bench, mark)
-    here = _here(bench, reader, allow_return, resuming, only_new)
+    parts = _embedder(context.config, reader.modality, context.cluster)
+    mark = context.keys.mark("arriving", name)
+    resuming = _interrupted(context, mark)
+    here = _here(context, reader, allow_return, resuming, only_new)
     total, done = len(reader), len(here)
     if not resuming:
-        bench.log("arriving", {"input": mark})
+        context.record_event("arriving", {"input": mark})
 
     def on_progress(more: int) -> None:
         nonlocal done
         done += more
-        bench.progress("embedding", min(done, total), total)
+        context.progress("embedding", min(done, total), total)
 
     left = (record for record in reader if record.id not in here)
     with closing(parts(left)) as embedded:
         yield from told(embedded, skip_bad=skip_bad, on_bad=on_bad, on_progress=on_progress)
-    bench.log("arrived", {"input": mark})
+    context.record_event("arrived", {"input": mark})
 
 
 def _embedder(
@@ -99,7 +98,7 @@ def _embedder(
 ) -> Callable[[Iterable[Record]], Generator[Part, None, None]]:
     """What embeds records: the backbone in this process, or the same one on a cluster's nodes."""
     if cluster is None:
-        return partial(embed_parts, backbone=the_backbone(config, modality))
+        return partial(embed_parts, backbone=load_backbone_of(config, modality))
     identity = _reading(config, modality)
     if identity["device"] == "cuda" and best_device() != "cuda":
         raise BackboneError("to embed on a cluster's GPUs, the machine that gives the orders must have such a GPU, too")
@@ -107,20 +106,20 @@ def _embedder(
                    facts=embedding_facts)  # fmt: skip
 
 
-def _interrupted(bench: Bench, mark: str) -> bool:
+def _interrupted(context: Context, mark: str) -> bool:
     """Whether a call that adds this input was begun and did not end."""
-    return ledger.last_event_of_input(bench.store.catalogue, mark) == "arriving"
+    return ledger.last_event_of_input(context.catalogue, mark) == "arriving"
 
 
-def _here(bench: Bench, reader: Reader, allow_return: bool, resuming: bool, only_new: OnHere | None) -> set[str]:
+def _here(context: Context, reader: Reader, allow_return: bool, resuming: bool, only_new: OnPresent | None) -> set[str]:
     """The ids that need not be added: an interrupted call did, or only new ones are asked for; all others may come."""
     records = [replace(record, payload=b"") for record in reader]
-    here = inventory.known_ids(bench.store.catalogue, (record.id for record in records)) if resuming else set()
+    here = inventory.known_ids(context.catalogue, (record.id for record in records)) if resuming else set()
     if only_new is not None:
         rows = ((r.id, r.label, r.source, r.subject, r.split) for r in records if r.id not in here)
-        passed = here_already(rows, bench.store)
+        passed = find_present(rows, context.store)
         here |= passed
         only_new(len(passed))
     arriving = [(r.id, r.source, r.label, r.split) for r in records if r.id not in here]
-    admit_rows(arriving, bench.store, bench.config, bench.secrets, allow_return=allow_return)
+    admit_rows(arriving, context.store, context.config, context.keys, allow_return=allow_return)
     return here

@@ -34,8 +34,8 @@ def plan_configuration(
         return config
     if topology is None:
         raise ConfigError("the first training needs a topology; give --coarse and --fine, or --topology")
-    labels = inventory.training_labels(store.catalogue)
-    if not labels or config.dims is None:
+    labels, dims = inventory.training_labels(store.catalogue), config.dims
+    if not labels or dims is None:
         raise InputError("there is nothing to train on: add samples whose split is train first")
     classes = tuple(sorted(labels)) if config.classes is None else config.classes
     config = replace(config, classes=classes, topology=topology.to_json())
@@ -47,7 +47,7 @@ def plan_configuration(
         recipe = private_recipe(recipe)
         config = replace(config, privacy=terms.to_json() if terms else None)
     recipe = recipe or Recipe()
-    recipe.head_count(config.dims[0])
+    recipe.head_count(dims[0])
     return replace(config, recipe=recipe.to_json())
 
 

@@ -1,12 +1,13 @@
 """What is known about sources: owner, terms, and how much of them may be asked back."""
 
 import math
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from shardgraph.errors import InputError
-from shardgraph.storage.catalogue import Catalogue, Transaction
+from shardgraph.forget.context import Context
+from shardgraph.forget.erase.recovery import writing
+from shardgraph.storage.catalogue import Catalogue
 from shardgraph.storage.tables import inventory, parties
 from shardgraph.storage.tables.parties import Terms
 
@@ -32,34 +33,43 @@ def terms_by_source(catalogue: Catalogue) -> dict[str, SourceTerms]:
     return {name: SourceTerms(counts.get(name, 0), of.owner, of.terms, of.rate) for name, of in known.items()}
 
 
-def set_terms(
-    catalogue: Catalogue, name: str, *, owner: str | None, terms: str | None, rate: float | None
-) -> SourceTerms:
-    """Keep what is given about a source, and what was known already where nothing is."""
-    known = terms_by_source(catalogue)
-    if name not in known:
-        raise InputError(f"a source must have samples here, got {name!r}; add them first")
-    if rate is not None and not (math.isfinite(rate) and 0 <= rate <= 1):
-        raise InputError(f"a rate must be a share from 0 to 1, got {rate}")
-    old = known[name]
-    new = SourceTerms(
-        old.samples,
-        old.owner if owner is None else owner,
-        old.terms if terms is None else terms,
-        old.rate if rate is None else rate,
-    )
-    with catalogue.transaction() as transaction:
-        parties.describe_source(transaction, name, Terms(new.owner, new.terms, new.rate))
-    return new
+class Sources:
+    """What is known about the sources of one workspace."""
 
+    def __init__(self, context: Context) -> None:
+        self._context = context
 
-def clear_terms(catalogue: Catalogue, name: str) -> None:
-    """Drop what is known about a source."""
-    with catalogue.transaction() as transaction:
-        parties.clear_source(transaction, name)
-    catalogue.scrub()
+    def terms(self) -> dict[str, SourceTerms]:
+        """Every source that is here or was described, with what is known about it."""
+        return terms_by_source(self._context.catalogue)
 
+    def describe(
+        self, name: str, *, owner: str | None = None, terms: str | None = None, rate: float | None = None
+    ) -> SourceTerms:
+        """Keep who gave a source, on what terms, and which share of it may be asked back in a year.
 
-def forget_terms(transaction: Transaction, names: Iterable[str]) -> None:
-    """Within a forget: drop what is known about those of the sources that have no sample left."""
-    parties.drop_empty_sources(transaction, names)
+        What is not given stays as it was.
+        """
+        with writing(self._context):
+            known = self.terms()
+            if name not in known:
+                raise InputError(f"a source must have samples here, got {name!r}; add them first")
+            if rate is not None and not (math.isfinite(rate) and 0 <= rate <= 1):
+                raise InputError(f"a rate must be a share from 0 to 1, got {rate}")
+            old = known[name]
+            new = SourceTerms(
+                old.samples,
+                old.owner if owner is None else owner,
+                old.terms if terms is None else terms,
+                old.rate if rate is None else rate,
+            )
+            with self._context.catalogue.transaction() as transaction:
+                parties.describe_source(transaction, name, Terms(new.owner, new.terms, new.rate))
+        return new
+
+    def clear(self, name: str) -> None:
+        """Drop what was kept about a source; its samples stay."""
+        with writing(self._context):
+            with self._context.catalogue.transaction() as transaction:
+                parties.clear_source(transaction, name)
+            self._context.catalogue.scrub()

@@ -1,20 +1,20 @@
 """Private edges at training time: what the first training fixes, and what must hold before anything is released."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from shardgraph.errors import ConfigError, InputError, WorkspaceError
-from shardgraph.forget.build.build import graph_over
+from shardgraph.forget.build.wanted import Wanted, graph_over
 from shardgraph.forget.config import Config
-from shardgraph.forget.privacy.charges import Book, removals_left, worst_guarantee
+from shardgraph.forget.privacy.charges import Charges, removals_left, worst_guarantee, worst_loss
 from shardgraph.graph import ShardGraph
 from shardgraph.learn.private.accounting.budget import Budget, check_target
 from shardgraph.learn.private.accounting.closeness import require
 from shardgraph.learn.private.accounting.terms import PrivacyTerms
 from shardgraph.learn.recipe import Recipe
 from shardgraph.storage.store import Store
-from shardgraph.storage.tables import inventory
+from shardgraph.storage.tables import inventory, ledger
 
 SPENT = "the budget {} is spent: {}; give a larger one (--alpha-budget, --beta-budget), or make a new workspace"
 
@@ -74,7 +74,7 @@ def with_budget(store: Store, config: Config, budget: Budget | None) -> Config:
     if terms is None:
         raise ConfigError("a budget is for private edges, and the first training fixed all edges as plain")
     terms = replace(terms, budget=budget)
-    found = worst_guarantee(Book.load(store.catalogue), terms)
+    found = worst_guarantee(Charges.load(store.catalogue), terms)
     if not found.within(budget):
         charged = f"(alpha, beta) = ({found.alpha:.4g}, {found.beta:.3g}) is charged already"
         raise ConfigError(f"the budget {budget} is too small: {charged} for {found.removed} removed samples")
@@ -96,18 +96,18 @@ def check_releases(store: Store, config: Config, arriving: Iterable[str], *, reb
     graph = graph_over((f"shard:{shard}" for shard in sizes), config)
     built = inventory.built_groups(store.catalogue)
     changed = {group.name for group in graph.affected(set(arriving))}
-    book = Book.load(store.catalogue)
+    charges = Charges.load(store.catalogue)
     begun = {
         group.name: [shard for shard in group.private if sizes[shard]]
         for group in graph.groups()
-        if (rebuild or group.name in changed or group.name not in built or group.name not in book.numbers)
+        if (rebuild or group.name in changed or group.name not in built or group.name not in charges.numbers)
         and sizes[group.name]
     }
     reads = {name: shards for name, shards in begun.items() if shards}
     if not reads:
         return
-    book = book.begun(reads, terms.mechanism)
-    spent = [shard for shard, (_, first) in removals_left(book, terms, book.reads).items() if not first]
+    charges = charges.begun(reads, terms.mechanism)
+    spent = [shard for shard, (_, first) in removals_left(charges, terms, charges.reads).items() if not first]
     if spent:
         why = f"after this training not one sample could leave {spent[0]!r} without retraining all that use it"
         raise WorkspaceError(SPENT.format(terms.budget, why))
@@ -117,3 +117,20 @@ def shard_sizes(store: Store) -> Counter[str]:
     """How many samples every shard holds."""
     labels = inventory.unit_labels(store.catalogue)
     return Counter({u.removeprefix("shard:"): sum(n.values()) for u, n in labels.items() if u.startswith("shard:")})
+
+
+def begin_releases(store: Store, config: Config, groups: Sequence[Wanted]) -> bool:
+    """Record the releases of groups with private edges before their training starts; whether there are any."""
+    reads = {g.name: [unit.removeprefix("shard:") for unit in g.private] for g in groups if g.private}
+    terms = config.the_privacy()
+    if not reads or terms is None:
+        return False
+    for unit in sorted({unit for g in groups if g.private for unit in g.files}):
+        store.read(unit)  # a damaged one is found here, before anything is released
+    charges = Charges.load(store.catalogue).begun(reads, terms.mechanism)
+    loss, method = worst_loss(charges, terms)
+    detail = {"groups": len(reads), "epsilon": loss, "delta": terms.delta, "method": method}
+    with store.catalogue.transaction() as transaction:
+        charges.save(transaction)
+        ledger.add_event(transaction, "released", detail)
+    return True

@@ -1,7 +1,7 @@
 """Certificates: what was asked, what the model is now, chained and signed.
 
-A certificate names no sample. Ids stand in it as leaves (the key `entries`) that only the requester's nonce opens; the state
-before stands in it as an HMAC. `model_digest` is plain: anyone with the retained data can rebuild it.
+A certificate names no sample. Ids stand in it as leaves (the key `entries`) that only the requester's nonce opens; the
+state before stands in it as an HMAC. `model_digest` is plain: anyone with the retained data can rebuild it.
 """
 
 import json

@@ -6,10 +6,10 @@ No text for private edges holds the word that stands for equal bytes of the whol
 from dataclasses import asdict
 from typing import Any
 
-from shardgraph.forget.build.build import wanted_groups
 from shardgraph.forget.build.manifest import Manifest
+from shardgraph.forget.build.wanted import wanted_groups
 from shardgraph.forget.config import Config
-from shardgraph.forget.privacy.charges import Book, joint_guarantee, removals_left, worst_guarantee, worst_loss
+from shardgraph.forget.privacy.charges import Charges, joint_guarantee, removals_left, worst_guarantee, worst_loss
 from shardgraph.forget.proof.certificate import EXACT, WITHDRAWN
 from shardgraph.learn.numerics import Numerics
 from shardgraph.learn.private.accounting.terms import PrivacyTerms
@@ -24,13 +24,13 @@ def private_groups(store: Store, config: Config, manifest: Manifest, numerics: N
     return sorted(name for name in manifest.groups if name not in wanted or wanted[name].private)
 
 
-def stated(store: Store, config: Config, manifest: Manifest, numerics: Numerics) -> dict[str, Any]:
+def state_guarantee(store: Store, config: Config, manifest: Manifest, numerics: Numerics) -> dict[str, Any]:
     """The guarantee for a certificate: in words, and in numbers where there are private edges."""
     terms = config.the_privacy()
     private = private_groups(store, config, manifest, numerics)
     if terms is None or not private:
         return {"guarantee": WITHDRAWN if manifest.missing else EXACT}
-    numbers = _numbers(Book.load(store.catalogue), terms, len(private))
+    numbers = _numbers(Charges.load(store.catalogue), terms, len(private))
     return {"guarantee": _words(numbers, terms, withdrawn=bool(manifest.missing)), "privacy": numbers}
 
 
@@ -39,16 +39,16 @@ def privacy_status(store: Store, config: Config, manifest: Manifest, numerics: N
     terms = config.the_privacy()
     if terms is None:
         return None
-    book, private = Book.load(store.catalogue), private_groups(store, config, manifest, numerics)
-    left = {shard: {"left": now, "of": first} for shard, (now, first) in removals_left(book, terms, private).items()}
-    return _numbers(book, terms, len(private)) | {"shards": left}
+    charges, private = Charges.load(store.catalogue), private_groups(store, config, manifest, numerics)
+    left = {shard: {"left": now, "of": first} for shard, (now, first) in removals_left(charges, terms, private).items()}
+    return _numbers(charges, terms, len(private)) | {"shards": left}
 
 
-def _numbers(book: Book, terms: PrivacyTerms, groups: int) -> dict[str, Any]:
-    found, (loss, loss_method) = worst_guarantee(book, terms), worst_loss(book, terms)
+def _numbers(charges: Charges, terms: PrivacyTerms, groups: int) -> dict[str, Any]:
+    found, (loss, loss_method) = worst_guarantee(charges, terms), worst_loss(charges, terms)
     return asdict(found) | {
         "groups": groups,
-        "together": asdict(joint_guarantee(book, terms)),
+        "together": asdict(joint_guarantee(charges, terms)),
         "budget": asdict(terms.budget) | {"vacuous": terms.budget.vacuous},
         "epsilon": terms.epsilon,
         "delta": terms.delta,

@@ -17,15 +17,15 @@ from shardgraph.forget.build.manifest import Manifest, group_path, load_classes,
 from shardgraph.forget.build.wanted import tasks_for, wanted_groups
 from shardgraph.forget.context import Context
 from shardgraph.forget.proof.certificate import Certificate, certificate_path, check_certificate
-from shardgraph.forget.rights.provision import check_provisioned, rebuilt_otherwise
+from shardgraph.forget.rights.provision import check_provisioned, find_different
 from shardgraph.forget.rights.rights import rights_by_consumer
 from shardgraph.learn.adapters import model_digest
 from shardgraph.learn.executors import GroupTask
 from shardgraph.learn.numerics import difference
-from shardgraph.storage.samples import TEST
-from shardgraph.storage.tables import erasures, inventory, ledger, parties
 from shardgraph.storage.files import destroy, scratch_file
+from shardgraph.storage.samples import TEST
 from shardgraph.storage.store import shard_unit, test_unit
+from shardgraph.storage.tables import erasures, inventory, ledger, parties
 
 ATTEMPTS = 5  # to compare all groups while others write
 PAUSE = 0.5  # seconds, while another holds the lock
@@ -184,7 +184,9 @@ def _files(context: Context) -> str:
     groups = set(inventory.built_groups(store.catalogue))
     if context.config.trained:
         groups |= set(wanted_groups(store, context.config, context.numerics))
-    known = {store.path(unit) for unit in inventory.unit_digests(store.catalogue)} | {group_path(root, name) for name in groups}
+    known = {store.path(unit) for unit in inventory.unit_digests(store.catalogue)} | {
+        group_path(root, name) for name in groups
+    }
     here = [path for folder in PROMISED for path in (root / folder).rglob("*") if not path.is_dir()]
     if strays := sorted(str(path.relative_to(root)) for path in here if path not in known):
         raise VerificationError(f"{len(strays)} files are there that nobody knows of: {some(strays)}")
@@ -203,7 +205,10 @@ def _catalogued(context: Context, units: Iterable[str]) -> str:
     if odd := [unit for unit in units if unit not in here and store.path(unit).exists()]:
         raise VerificationError(f"the file of {odd[0]} is still there, the catalogue says that it is not")
     for unit in here.keys() & set(units):
-        rows, held = {(row.id, row.label) for row in inventory.find_by(store.catalogue, "unit", [unit])}, store.read(unit)
+        rows, held = (
+            {(row.id, row.label) for row in inventory.find_by(store.catalogue, "unit", [unit])},
+            store.read(unit),
+        )
         if set(zip(held.ids, held.labels, strict=True)) != rows:
             raise VerificationError(f"{unit} holds other samples than the catalogue says, or other labels")
         count += len(rows)
@@ -250,7 +255,7 @@ def _rights_rebuilt(context: Context) -> str:
         raise FingerprintError(f"built with other numerics: {_others(context)}")
     count = 0
     for right in rights_by_consumer(context.catalogue).values():
-        found, wrong = rebuilt_otherwise(context, right)
+        found, wrong = find_different(context, right)
         if wrong:
             raise VerificationError(f"{len(wrong)} provisioned groups are not what a right allows: {wrong[:3]}")
         count += found

@@ -63,7 +63,9 @@ class RequestQueue:
         if what.key and (before := queue.repeated(context.catalogue, what.key, what.body)):
             return self.find(before)
         rest, joined = self.without_leaving(what.request)
-        plan = plan_forget(context.store, context.config, context.keys, rest) if rest.selectors() or not joined else None
+        plan = (
+            plan_forget(context.store, context.config, context.keys, rest) if rest.selectors() or not joined else None
+        )
         if plan and plan.rows:
             check_inputs(context, plan, instant=True)
         with context.catalogue.transaction() as transaction:
@@ -101,13 +103,14 @@ class RequestQueue:
 
         `state` is the id of the first served state that is without them.
         """
-        waiting = [one.number for one in requests.requests_after(self._context.catalogue, states=(requests.RECEIVED,), limit=MOST)]
+        waiting = [
+            one.number
+            for one in requests.requests_after(self._context.catalogue, states=(requests.RECEIVED,), limit=MOST)
+        ]
         chosen = [number for number in waiting if numbers is None or number in numbers]
         if chosen:
             with self._context.catalogue.transaction() as transaction:
-                for number in requests.move_requests(
-                    transaction, chosen, requests.INSTANT, of=(requests.RECEIVED,)
-                ):
+                for number in requests.move_requests(transaction, chosen, requests.INSTANT, of=(requests.RECEIVED,)):
                     ledger.add_event(transaction, requests.INSTANT, {"entry": number, "state": state})
         return chosen
 
@@ -188,9 +191,7 @@ class RequestQueue:
                 queue.fail(transaction, [number], queue.reason(error))
         return False
 
-    def _enter(
-        self, transaction: Transaction, what: Submission, plan: ForgetPlan | None, joined: int | None
-    ) -> int:
+    def _enter(self, transaction: Transaction, what: Submission, plan: ForgetPlan | None, joined: int | None) -> int:
         context = self._context
         rows = plan.rows if plan else ()
         if inventory.find_by(context.catalogue, "id", [row.id for row in rows]) != list(rows):

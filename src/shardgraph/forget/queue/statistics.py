@@ -4,9 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from shardgraph.forget.proof.keys import Secrets
+from shardgraph.forget.proof.keys import Keys
 from shardgraph.forget.queue import queue
-from shardgraph.forget.queue.queue import Entry
 from shardgraph.storage.catalogue import Catalogue
 from shardgraph.storage.tables import ledger, requests
 
@@ -44,7 +43,7 @@ class Deadlines:
     overdue: int
     done: int
     done_in_time: int
-    nearest: tuple[Entry, ...]  # those that wait, by deadline
+    nearest: tuple[requests.Request, ...]  # those that wait, by deadline
 
 
 def measurements(catalogue: Catalogue, most: int = 200) -> list[Measurement]:
@@ -53,17 +52,17 @@ def measurements(catalogue: Catalogue, most: int = 200) -> list[Measurement]:
     return [Measurement(event.time, event.detail["accuracy"], event.detail["samples"]) for event in found]
 
 
-def measured(catalogue: Catalogue, secrets: Secrets, model: str) -> bool:
+def measured(catalogue: Catalogue, keys: Keys, model: str) -> bool:
     """Whether the last measurement was of this model."""
     last = ledger.last_events(catalogue, MEASURED, 1)
-    return bool(last) and last[0].detail["measures"] == secrets.mark(model)
+    return bool(last) and last[0].detail["measures"] == keys.mark(model)
 
 
-def measure(catalogue: Catalogue, secrets: Secrets, model: str, evaluate: Callable[[], dict[str, Any]]) -> None:
+def measure(catalogue: Catalogue, keys: Keys, model: str, evaluate: Callable[[], dict[str, Any]]) -> None:
     """Tell the ledger how accurate a model is; not again if that was the last thing measured."""
-    if not measured(catalogue, secrets, model):
+    if not measured(catalogue, keys, model):
         figures = evaluate()
-        told = {"measures": secrets.mark(model), "accuracy": figures["accuracy"], "samples": figures["samples"]}
+        told = {"measures": keys.mark(model), "accuracy": figures["accuracy"], "samples": figures["samples"]}
         with catalogue.transaction() as transaction:
             ledger.add_event(transaction, MEASURED, told)
 

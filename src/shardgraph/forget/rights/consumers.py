@@ -107,7 +107,7 @@ class Consumers:
         detail = {"consumer": self._mark(right.consumer), "sources": len(right.sources), "shards": len(right.shards)}
         with context.catalogue.transaction() as transaction:
             parties.save_grant(transaction, right.to_grant())
-            keep_only(context.catalogue, transaction, right.consumer, lacking)
+            keep_only(transaction, right.consumer, lacking)
             ledger.add_event(transaction, event, detail, context.now())
         destroy_strays(context.store)
         context.catalogue.scrub()

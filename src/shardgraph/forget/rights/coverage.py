@@ -1,4 +1,4 @@
-"""Reach: what of a workspace a right covers, and how much that is. It reads the catalogue, and changes nothing.
+"""Coverage: what of a workspace a right covers, and how much that is. It reads the catalogue, and changes nothing.
 
 The part that a right allows is looked at as a workspace of its own: the groups that the allowed samples alone would
 give, with their build keys. A group with the very key of the whole workspace's saw allowed samples only, and is kept.
@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from shardgraph.digest import digest
-from shardgraph.forget.build.build import Wanted, wanted_groups
+from shardgraph.forget.build.wanted import Wanted, wanted_groups
 from shardgraph.forget.config import Config
 from shardgraph.forget.rights.rights import Right
 from shardgraph.learn.numerics import Numerics
@@ -43,7 +43,7 @@ class View:
 
 
 @dataclass(frozen=True)
-class Menu:
+class Available:
     """What a right can be served: groups of the workspace that are kept, and those to be provisioned instead."""
 
     view: View
@@ -100,7 +100,7 @@ def allowed_ids(catalogue: Catalogue, right: Right, unit: str) -> set[str]:
     return {row.id for row in inventory.find_in_unit(catalogue, unit) if right.allows(unit, row.source)}
 
 
-def menu(store: Store, config: Config, numerics: Numerics, right: Right) -> Menu:
+def available_groups(store: Store, config: Config, numerics: Numerics, right: Right) -> Available:
     """What this right can be served, and what provisioning would train; keys are under these numerics."""
     seen = view(store.catalogue, right)
     everything = wanted_groups(store, config, numerics)
@@ -108,15 +108,15 @@ def menu(store: Store, config: Config, numerics: Numerics, right: Right) -> Menu
     kept = {
         name: group
         for name, group in alone.items()
-        if name in everything and everything[name].key == group.key and _saw(everything[name]) <= seen.whole
+        if name in everything and everything[name].key == group.key and everything[name].files <= seen.whole
     }
     # A group with private edges is never trained for a right: each of its trainings is a release that costs.
     lacking = {name: group for name, group in alone.items() if name not in kept and not group.private}
-    return Menu(seen, everything, kept, lacking)
+    return Available(seen, everything, kept, lacking)
 
 
-def reach_of(found: Menu, provisioned: int) -> Reach:
-    """The figures of a menu, of which so many groups are provisioned."""
+def reach_of(found: Available, provisioned: int) -> Reach:
+    """The figures of what is available, of which so many groups are provisioned."""
     seen = found.view
     return Reach(
         samples=seen.samples,
@@ -133,11 +133,6 @@ def reach_of(found: Menu, provisioned: int) -> Reach:
         lacking=len(found.lacking) - provisioned,
         to_revisit=sum(group.samples for group in found.lacking.values()),
     )
-
-
-def _saw(group: Wanted) -> set[str]:
-    """The files of a group's whole neighbourhood, private edges and all."""
-    return {*group.members, *group.others, *group.private}
 
 
 def _part(catalogue: Catalogue, right: Right, unit: str, whole: str) -> str:

@@ -7,16 +7,18 @@ as they are now: nothing of it is kept on disk but what was provisioned.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from shardgraph.errors import NothingToServe, WorkspaceError
 from shardgraph.forget.build.manifest import Manifest, load_group
+from shardgraph.forget.build.wanted import built_as_wanted
 from shardgraph.forget.config import Config
-from shardgraph.forget.rights.coverage import Menu, allowed_ids, menu
+from shardgraph.forget.rights.coverage import Available, allowed_ids, available_groups
 from shardgraph.forget.rights.provision import Provisioned, provisioned_groups
 from shardgraph.forget.rights.rights import Right, right_of
-from shardgraph.forget.rights.sums import Tally, tally
+from shardgraph.forget.rights.sums import RightSums, sum_allowed
 from shardgraph.learn.adapters import Adapters
 from shardgraph.learn.ensemble import Model
 from shardgraph.storage.store import Store
@@ -35,13 +37,13 @@ class Stamp:
 
 
 @dataclass(frozen=True)
-class Serving:
+class RightModel:
     """A right's model in memory, and the adapters that it was made of, by group."""
 
     stamp: Stamp
     model: Model
     adapters: Mapping[str, Adapters]
-    sums: Tally
+    sums: RightSums
     settled: bool  # whether no file was being moved: what may be kept until the stamp changes
 
 
@@ -50,7 +52,7 @@ class Answer:
     """What the model of one right says of some samples: scores [n, K] in the order of its classes."""
 
     classes: tuple[str, ...]
-    scores: np.ndarray
+    scores: np.ndarray[Any, np.dtype[Any]]
     digest: str
 
     def labels(self) -> list[str]:
@@ -69,14 +71,16 @@ def stamp_of(store: Store, consumer: str) -> Stamp:
     return Stamp(right, Manifest.load(store.root).model_digest, provisioned, last, withholding)
 
 
-def serve(store: Store, config: Config, stamp: Stamp, device: str, before: Tally | None = None) -> Serving:
+def assemble_model(
+    store: Store, config: Config, stamp: Stamp, device: str, before: RightSums | None = None
+) -> RightModel:
     """The model of a right, whole in memory; the sums from those before, where that saves work."""
     right, manifest = stamp.right, Manifest.load(store.root)
     if not manifest.model_digest:
         raise WorkspaceError(f"{store.root} has no model yet; run: shardgraph train {store.root}")
     with store.catalogue.reading():
         held_back = _held_back(store)
-        found = menu(store, config, manifest.fingerprint, right)
+        found = available_groups(store, config, manifest.fingerprint, right)
         groups, own = _clean(store, manifest, found, stamp.provisioned, set(held_back))
         ids = _ids(store, right, found, held_back)
         settled = _settled(store, manifest)
@@ -88,26 +92,24 @@ def serve(store: Store, config: Config, stamp: Stamp, device: str, before: Tally
     adapters = {name: load_group(store.root, name, value) for name, value in groups.items()}
     adapters |= {group.name: group.load(store.root) for group in own}
     recipe = config.the_recipe()
-    sums = tally(store, ids, recipe, before)
+    sums = sum_allowed(store, ids, recipe, before)
     model = Model.assemble(adapters, sums.prototypes, recipe, config.seed, device)
-    return Serving(stamp, model, adapters, sums, settled)
+    return RightModel(stamp, model, adapters, sums, settled)
 
 
 def _clean(
-    store: Store, manifest: Manifest, found: Menu, provisioned: Iterable[Provisioned], held_back: set[str]
+    store: Store, manifest: Manifest, found: Available, provisioned: Iterable[Provisioned], held_back: set[str]
 ) -> tuple[dict[str, str], list[Provisioned]]:
     """Groups of the workspace that a right keeps, by name and digest, and groups that are provisioned for it.
 
     A group is served if it is built as wanted of what is retained now, if the manifest names it (or a row of this
     right), and if no file that it learned from holds a sample that waits to be forgotten.
     """
-    built = {name: (group.key, group.digest) for name, group in inventory.built_groups(store.catalogue).items()}
+    built = built_as_wanted(store, found.kept)
     kept = {
         name: manifest.groups[name]
         for name, group in found.kept.items()
-        if name in manifest.groups
-        and built.get(name) == (group.key, manifest.groups[name])
-        and not held_back.intersection((*group.members, *group.others, *group.private))
+        if name in built and built[name].digest == manifest.groups.get(name) and not held_back.intersection(group.files)
     }
     own = [
         group
@@ -134,7 +136,7 @@ def _held_back(store: Store) -> dict[str, set[str]]:
     return found
 
 
-def _ids(store: Store, right: Right, found: Menu, held_back: Mapping[str, set[str]]) -> dict[str, set[str]]:
+def _ids(store: Store, right: Right, found: Available, held_back: Mapping[str, set[str]]) -> dict[str, set[str]]:
     """The samples that may be used, by file."""
     units = {unit: allowed_ids(store.catalogue, right, unit) for unit in sorted(found.view.labels)}
     left = {unit: ids - held_back.get(unit, set()) for unit, ids in units.items()}

@@ -13,13 +13,13 @@ from pathlib import Path
 
 from shardgraph.digest import digest
 from shardgraph.errors import DamagedFile
-from shardgraph.forget.build.build import Choose, Progress, Wanted, run_tasks, tasks_for
+from shardgraph.forget.build.wanted import Wanted, run_tasks, tasks_for
 from shardgraph.forget.config import Config
-from shardgraph.forget.rights.coverage import Menu, allowed_ids, menu
+from shardgraph.forget.context import Context
+from shardgraph.forget.rights.coverage import Available, allowed_ids, available_groups
 from shardgraph.forget.rights.rights import Right, rights_by_consumer
 from shardgraph.learn.adapters import Adapters
 from shardgraph.learn.executors import GroupTask
-from shardgraph.learn.numerics import Numerics
 from shardgraph.storage.catalogue import Catalogue, Transaction
 from shardgraph.storage.files import adopt, destroy, destroy_with_folder, read_file, scratch_file
 from shardgraph.storage.samples import Samples, pack_samples
@@ -63,16 +63,15 @@ def provisioned_groups(catalogue: Catalogue, consumer: str | None = None) -> lis
     return [Provisioned(row.consumer, row.name, row.key, row.digest, row.units) for row in found]
 
 
-def provision(
-    store: Store, config: Config, numerics: Numerics, choose: Choose, progress: Progress, right: Right
-) -> int:
+def provision(context: Context, right: Right) -> int:
     """Train the groups that this right lacks, and destroy those that it should not have; how many were trained."""
-    found = menu(store, config, numerics, right)
+    store, config, progress = context.store, context.config, context.progress
+    found = available_groups(store, config, context.numerics, right)
     withdraw_stale(store, right.consumer, found.lacking)
     here = [group for group in provisioned_groups(store.catalogue, right.consumer) if group.path(store.root).exists()]
     missing = [group for name, group in found.lacking.items() if name not in {group.name for group in here}]
     progress("provisioning", 0, len(missing))
-    with training(store, config, right, found, missing) as tasks, closing(run_tasks(choose, tasks)) as results:
+    with training(store, config, right, found, missing) as tasks, closing(run_tasks(context, tasks)) as results:
         outputs = {task.name: task.output for task in tasks}
         for done, result in enumerate(results, start=1):
             group = found.lacking[result.name]
@@ -89,15 +88,15 @@ def provision(
     return len(missing)
 
 
-def provision_all(store: Store, config: Config, numerics: Numerics, choose: Choose, progress: Progress) -> int:
+def provision_all(context: Context) -> int:
     """Bring every provisioned right up to date; how many groups were trained."""
-    rights = [right for right in rights_by_consumer(store.catalogue).values() if right.provision]
-    return sum(provision(store, config, numerics, choose, progress, right) for right in rights)
+    rights = [right for right in rights_by_consumer(context.catalogue).values() if right.provision]
+    return sum(provision(context, right) for right in rights)
 
 
 @contextmanager
 def training(
-    store: Store, config: Config, right: Right, found: Menu, groups: Iterable[Wanted]
+    store: Store, config: Config, right: Right, found: Available, groups: Iterable[Wanted]
 ) -> Iterator[list[GroupTask]]:
     """Tasks that train groups of the allowed samples alone, each at a path below the scratch folder.
 
@@ -148,12 +147,6 @@ def keep_only(transaction: Transaction, consumer: str, wanted: Mapping[str, Want
     parties.keep_provisioned(transaction, consumer, {name: group.key for name, group in wanted.items()})
 
 
-def that_saw(catalogue: Catalogue, units: Iterable[str]) -> list[tuple[str, str]]:
-    """The provisioned groups, as (consumer, name), that learned from any of these files."""
-    asked = set(units)
-    return [(group.consumer, group.name) for group in provisioned_groups(catalogue) if asked & set(group.units)]
-
-
 def strays(store: Store) -> list[Path]:
     """Files of provisioned groups that no row speaks of, and empty folders: an act on them was interrupted."""
     known = {group.path(store.root) for group in provisioned_groups(store.catalogue)}
@@ -179,15 +172,14 @@ def check_provisioned(store: Store) -> int:
     return len(groups)
 
 
-def rebuilt_otherwise(
-    store: Store, config: Config, numerics: Numerics, choose: Choose, right: Right
-) -> tuple[int, list[str]]:
+def find_different(context: Context, right: Right) -> tuple[int, list[str]]:
     """Train a right's groups elsewhere and compare: how many there are, and the names of those that are not equal."""
-    found = menu(store, config, numerics, right)
+    store, config = context.store, context.config
+    found = available_groups(store, config, context.numerics, right)
     kept = {group.name: group for group in provisioned_groups(store.catalogue, right.consumer)}
     wrong = [name for name, group in kept.items() if name not in found.lacking or found.lacking[name].key != group.key]
     again = [found.lacking[name] for name in sorted(kept) if name not in wrong]
-    with training(store, config, right, found, again) as tasks, closing(run_tasks(choose, tasks)) as results:
+    with training(store, config, right, found, again) as tasks, closing(run_tasks(context, tasks)) as results:
         outputs = {task.name: Path(task.output) for task in tasks}
         for result in results:
             destroy(outputs[result.name])  # it saw samples that may be forgotten later

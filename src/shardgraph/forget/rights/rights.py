@@ -9,9 +9,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from shardgraph.errors import InputError, UnknownConsumer, check_list, some
-from shardgraph.storage.catalogue import Catalogue, Transaction
+from shardgraph.storage.catalogue import Catalogue
 from shardgraph.storage.tables import inventory, parties
-from shardgraph.storage.tables.inventory import Row
 from shardgraph.storage.tables.parties import Grant
 
 SOURCE, SHARD = "source", "shard"
@@ -41,6 +40,10 @@ class Right:
         _check_lists(sources, shards)
         less = {"sources": {*self.sources} - {*sources}, "shards": {*self.shards} - {*shards}}
         return replace(self, **{kind: tuple(sorted(names)) for kind, names in less.items()})  # type: ignore[arg-type]
+
+    def to_grant(self) -> Grant:
+        """The right as the catalogue keeps it."""
+        return Grant(self.consumer, self.sources, self.shards, self.provision)
 
     def to_json(self) -> dict[str, Any]:
         """The right as a plain dict."""
@@ -87,16 +90,6 @@ def revoked(catalogue: Catalogue, consumer: str, sources: Iterable[str], shards:
                 f"{consumer!r} has no right over {kind} {some(unknown)}; it has {some(held) or 'none'}", unknown
             )
     return old.minus(sources, shards)
-
-
-def write_right(transaction: Transaction, right: Right) -> None:
-    """Replace a consumer's right; a consumer without any is removed."""
-    parties.save_grant(transaction, Grant(right.consumer, right.sources, right.shards, right.provision))
-
-
-def forget_rights(transaction: Transaction, rows: Iterable[Row]) -> None:
-    """Within a forget: drop what rights say of sources and shards that lose their last sample with these."""
-    parties.drop_empty_rights(transaction, rows)
 
 
 def _right(grant: Grant) -> Right:

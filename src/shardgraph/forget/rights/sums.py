@@ -1,6 +1,6 @@
-"""Tallies: the sums over the samples that a right allows, changed by what came and went where that can be done exactly.
+"""Sums over the samples that a right allows, changed by what came and went where that can be done exactly.
 
-Summing all of them anew takes as long as describing every sample. A process that serves keeps the last tally of a right
+Summing all of them anew takes as long as describing every sample. A process that serves keeps the last sums of a right
 and the fingerprints of its samples; as long as what left can still be read, subtracting it gives the same integers.
 """
 
@@ -27,19 +27,19 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Tally:
+class RightSums:
     """Prototypes, and what they are the sums of."""
 
     prototypes: Prototypes
     parts: Mapping[str, Part]
 
 
-def tally(store: Store, chosen: Chosen, recipe: Recipe, before: Tally | None = None) -> Tally:
-    """The tally of these samples; from the one before where that is exact, else anew."""
+def sum_allowed(store: Store, chosen: Chosen, recipe: Recipe, before: RightSums | None = None) -> RightSums:
+    """The sums of these samples; from those before where that is exact, else anew."""
     return (before and _changed(store, chosen, before)) or _anew(store, chosen, recipe)
 
 
-def _anew(store: Store, chosen: Chosen, recipe: Recipe) -> Tally:
+def _anew(store: Store, chosen: Chosen, recipe: Recipe) -> RightSums:
     parts: dict[str, Part] = {}
     digests = inventory.unit_digests(store.catalogue)
 
@@ -51,11 +51,11 @@ def _anew(store: Store, chosen: Chosen, recipe: Recipe) -> Tally:
             parts[unit] = Part(digests[unit], _prints(found))
             yield found
 
-    return Tally(total(samples(), second_order=recipe.second_order, expansion=recipe.expansion), parts)
+    return RightSums(total(samples(), second_order=recipe.second_order, expansion=recipe.expansion), parts)
 
 
-def _changed(store: Store, chosen: Chosen, before: Tally) -> Tally | None:
-    """The tally before, less what left and with what came; None if what left cannot be read any more."""
+def _changed(store: Store, chosen: Chosen, before: RightSums) -> RightSums | None:
+    """The sums before, less what left and with what came; None if what left cannot be read any more."""
     prototypes, parts, digests = before.prototypes, dict(before.parts), inventory.unit_digests(store.catalogue)
     for unit in sorted(before.parts.keys() | chosen.keys()):
         old, wanted = before.parts.get(unit, Part("", {})), chosen.get(unit, set())
@@ -70,7 +70,7 @@ def _changed(store: Store, chosen: Chosen, before: Tally) -> Tally | None:
         prototypes = prototypes.minus(_taken(found, old.prints.keys() - wanted))
         prototypes = prototypes.plus(_taken(found, wanted - old.prints.keys()))
         parts[unit] = Part(digests[unit], {sample: prints[sample] for sample in wanted})
-    return Tally(prototypes, {unit: part for unit, part in parts.items() if part.prints})
+    return RightSums(prototypes, {unit: part for unit, part in parts.items() if part.prints})
 
 
 def _taken(samples: Samples, ids: set[str]) -> Samples:

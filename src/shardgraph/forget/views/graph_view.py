@@ -1,16 +1,14 @@
-"""The portrait of a workspace: its shard graph as it is now, with sizes, sources and what is served.
+"""The shard graph as it is now, with sizes, sources and what is served; and one shard looked at closely.
 
-A value for those who draw. It names shards and sources, never a sample.
-
-One shard looked at closely: what it holds, who learns from it, what forgetting would cost.
+Values for those who draw. They name shards and sources, never a sample.
 """
 
 from collections import Counter
 from dataclasses import dataclass
 
 from shardgraph.errors import InputError
-from shardgraph.forget.build.build import graph_over
 from shardgraph.forget.build.manifest import Manifest
+from shardgraph.forget.build.wanted import graph_over, labels_in
 from shardgraph.forget.config import Config
 from shardgraph.forget.erase.plan import affected_groups
 from shardgraph.forget.intake.sources import terms_by_source
@@ -23,7 +21,7 @@ SERVING, MISSING, IDLE = "serving", "missing", "idle"
 
 
 @dataclass(frozen=True)
-class ShardPortrait:
+class ShardSummary:
     """One shard: how many samples, whose, and whether its adapters are served."""
 
     name: str
@@ -34,11 +32,11 @@ class ShardPortrait:
 
 
 @dataclass(frozen=True)
-class Portrait:
+class GraphView:
     """The shards and the graph over them, and what forgetting a sample costs on average and at most."""
 
     graph: ShardGraph
-    shards: tuple[ShardPortrait, ...]
+    shards: tuple[ShardSummary, ...]
     expected: float  # samples revisited, for a sample drawn at random, or by the sources' rates
     worst: int
     by_rates: bool  # whether any source has a rate; those without count as zero then
@@ -49,14 +47,14 @@ class Portrait:
         return sum(shard.samples for shard in self.shards)
 
 
-def portrait(store: Store, config: Config, manifest: Manifest) -> Portrait:
-    """The portrait of a trained workspace."""
+def view_graph(store: Store, config: Config, manifest: Manifest) -> GraphView:
+    """The graph of a trained workspace."""
     held = _sources_of_shards(store)
     graph = graph_over((f"shard:{name}" for name in held), config)
     sizes = {name: sources.total() for name, sources in held.items()}
     states = group_states(store, config, manifest)
     shards = tuple(
-        ShardPortrait(name, group.name, sizes[name], _only(held[name]), states.get(group.name, IDLE))
+        ShardSummary(name, group.name, sizes[name], _only(held[name]), states.get(group.name, IDLE))
         for group in graph.groups()
         for name in group.members
         if name in held
@@ -66,7 +64,7 @@ def portrait(store: Store, config: Config, manifest: Manifest) -> Portrait:
     by_rates = any(asked.values())
     expected = expected_cost(graph, sizes, asked if by_rates else None) if held else 0.0
     worst = max((revisited_samples(graph, sizes, name) for name in held), default=0)
-    return Portrait(graph, shards, expected, worst, by_rates)
+    return GraphView(graph, shards, expected, worst, by_rates)
 
 
 def group_states(store: Store, config: Config, manifest: Manifest) -> dict[str, str]:
@@ -115,7 +113,7 @@ class ShardView:
         return self.revisited / self.of if self.of else 0.0
 
 
-def shard_view(store: Store, config: Config, manifest: Manifest, name: str) -> ShardView:
+def view_shard(store: Store, config: Config, manifest: Manifest, name: str) -> ShardView:
     """A shard of a trained workspace; an error if there is none of that name with samples in it."""
     held = {
         unit: labels for unit, labels in inventory.unit_labels(store.catalogue).items() if unit.startswith("shard:")
@@ -128,7 +126,7 @@ def shard_view(store: Store, config: Config, manifest: Manifest, name: str) -> S
     affected = graph.affected([name])
     group = next(group.name for group in graph.groups() if name in group.members)
     sources = inventory.unit_sources(store.catalogue, shard_unit(name))
-    labels = [{label for unit in map(shard_unit, found.members) for label in held.get(unit, ())} for found in affected]
+    labels = [labels_in(found.members, held) for found in affected]
     return ShardView(
         name=name,
         group=group,

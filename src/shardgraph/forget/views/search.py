@@ -1,12 +1,13 @@
-"""Finding what somebody means: samples, subjects and sources by the beginning of their name."""
+"""Search: samples, subjects and sources by the beginning of their name."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from shardgraph.errors import InputError
-from shardgraph.forget.proof.keys import Secrets
+from shardgraph.forget.erase.request import forgotten_before
+from shardgraph.forget.proof.keys import Keys
 from shardgraph.storage.catalogue import Catalogue
-from shardgraph.storage.tables import erasures, inventory
+from shardgraph.storage.tables import inventory
 from shardgraph.storage.tables.inventory import Column
 
 COLUMNS: dict[str, Column] = {"sample": "id", "subject": "subject", "source": "source"}
@@ -37,6 +38,7 @@ def find(
     return [Found(name, samples) for name, samples in names.items()]
 
 
-def forgotten_as(catalogue: Catalogue, secrets: Secrets, kind: str, name: str) -> int | None:
+def forgotten_as(catalogue: Catalogue, keys: Keys, kind: str, name: str) -> int | None:
     """The certificate that says that this very name was forgotten, if there is one."""
-    return erasures.certificate_of(catalogue, secrets.mark(f"{kind}s", name))
+    named = (f"{kind}s", name)
+    return forgotten_before(catalogue, keys, [named]).get(named)

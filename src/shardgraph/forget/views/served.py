@@ -5,28 +5,35 @@ withheld sample is in its neighbourhood. The prototypes are served without the w
 allow exactly. So the model is a function of what is on disk: a process that starts anew serves the same.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from torch import Tensor
 
 from shardgraph.errors import DamagedFile, WorkspaceBusy, WorkspaceError
-from shardgraph.forget.build.build import SUBTRACTED, prototypes_key, wanted_groups
+from shardgraph.forget.build.build import SUBTRACTED, prototypes_key
 from shardgraph.forget.build.manifest import Manifest, load_group, load_prototypes
+from shardgraph.forget.build.wanted import built_as_wanted, wanted_groups
 from shardgraph.forget.config import Config
+from shardgraph.forget.context import Context
 from shardgraph.forget.erase.plan import affected_groups
 from shardgraph.learn.adapters import Adapters
 from shardgraph.learn.ensemble import Model
+from shardgraph.learn.executors import best_device
 from shardgraph.learn.prototypes import Prototypes
 from shardgraph.storage.samples import TRAIN, Samples
 from shardgraph.storage.store import Store
-from shardgraph.storage.tables import erasures, inventory, requests
+from shardgraph.storage.tables import erasures, inventory, ledger, requests
 from shardgraph.storage.tables.inventory import Row
 
+ATTEMPTS, PAUSE = 400, 0.05  # to load a model while another process withdraws samples, which may take a while
+TORN = 40  # of them, for a file that looks torn: then it is, and nobody is about to replace it
 Key = tuple[str, tuple[int, ...]]
+"""The digest of the manifest's model, and the requests that withhold samples."""
 
 
-class Shelf:
+class LoadedParts:
     """The served parts in memory, by name and digest; what is not served any more is dropped with the next model.
 
     The sums of the manifest are kept beside the served ones: they are what a cancelled request gives back.
@@ -64,12 +71,60 @@ class Shelf:
         self._groups, self._sums, self._similarity = {}, {}, None
 
 
+class ServedModel:
+    """The model that may be served now, whole in memory; read anew when the manifest or what is withheld has changed."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._model: Model | None = None
+        self._key: Key | None = None
+        self._parts = LoadedParts()
+        context.add_cache(self.drop)
+
+    def model(self) -> Model:
+        """The model; while another process withdraws samples, this waits for it."""
+        context = self._context
+        if self._model is not None and self._key == served_key(context.store):
+            return self._model
+        for left in reversed(range(ATTEMPTS)):
+            try:
+                config = Config.load(context.root)
+                self._key, self._model = assemble_served(context.store, config, self._parts, best_device())
+                break
+            except (DamagedFile, WorkspaceBusy) as error:
+                if not left or (isinstance(error, DamagedFile) and left < ATTEMPTS - TORN):
+                    raise
+                time.sleep(PAUSE)
+        assert self._model is not None
+        return self._model
+
+    @property
+    def key(self) -> Key | None:
+        """What the model in memory depends on."""
+        return self._key
+
+    def record_state(self, model: Model, withheld: Sequence[int]) -> str:
+        """Record that a model is about to be served; the id of the state that its predictions carry."""
+        context = self._context
+        with context.catalogue.transaction() as transaction:
+            number = ledger.last_event_number(context.catalogue) + 1
+            state = context.keys.mark("state", str(number), model.digest)[:32]
+            facts = {"state": state, "adapters": len(model.average), "withheld": list(withheld)}
+            ledger.add_event(transaction, "serving", facts | {"serves": context.keys.mark(model.digest)}, context.now())
+        return state
+
+    def drop(self) -> None:
+        """Drop what is in memory: it may have seen what is leaving."""
+        self._model, self._key = None, None
+        self._parts.clear()
+
+
 def served_key(store: Store) -> Key:
-    """What the served model depends on, cheap to look at: the manifest's model, and the entries that withhold."""
+    """What the served model depends on, cheap to look at: the manifest's model, and the requests that withhold."""
     return Manifest.load(store.root).model_digest, _withholding(store)
 
 
-def served_model(store: Store, config: Config, shelf: Shelf, device: str) -> tuple[Key, Model]:
+def assemble_served(store: Store, config: Config, parts: LoadedParts, device: str) -> tuple[Key, Model]:
     """The model that may be served, whole in memory, and its key; `WorkspaceBusy` while samples are on their way out.
 
     It is what may be served when this is called, or later; whoever asks again will see what changed since.
@@ -78,21 +133,21 @@ def served_model(store: Store, config: Config, shelf: Shelf, device: str) -> tup
     if not manifest.model_digest:
         raise WorkspaceError(f"{store.root} has no model yet; run: shardgraph train {store.root}")
     with store.catalogue.reading():
-        rows, entries = withheld_rows(store), _withholding(store)
+        rows, withholding = withheld_rows(store), _withholding(store)
         groups = _clean_groups(store, config, manifest, rows)
         _check_settled(store, config, manifest, rows)
-    whole = shelf.prototypes(store.root, manifest.prototypes)
+    whole = parts.prototypes(store.root, manifest.prototypes)
     rest = whole.without(_withheld_samples(store, rows))
-    model = shelf.assemble(shelf.adapters(store.root, groups), whole, rest, config, device)
+    model = parts.assemble(parts.adapters(store.root, groups), whole, rest, config, device)
     if not rows and groups == manifest.groups and model.digest != manifest.model_digest:
         raise DamagedFile(
             f"manifest.json of {store.root} is torn or was changed; `shardgraph train --rebuild` mends it"
         )
-    return (manifest.model_digest, entries), model
+    return (manifest.model_digest, withholding), model
 
 
 def _withholding(store: Store) -> tuple[int, ...]:
-    """The entries of the queue that withhold samples."""
+    """The requests that withhold samples."""
     return requests.withholding_requests(store.catalogue)
 
 
@@ -102,16 +157,11 @@ def withheld_rows(store: Store) -> tuple[Row, ...]:
 
 
 def _clean_groups(store: Store, config: Config, manifest: Manifest, rows: tuple[Row, ...]) -> dict[str, str]:
-    wanted = wanted_groups(store, config, manifest.fingerprint)
-    built = {name: (group.key, group.digest) for name, group in inventory.built_groups(store.catalogue).items()}
+    built = built_as_wanted(store, wanted_groups(store, config, manifest.fingerprint))
     saw = {group.name for group in affected_groups(store, config, rows)} if rows else set()
-    clean = {}
-    for name, value in manifest.groups.items():
-        key, found = built.get(name, ("", ""))
-        if name in wanted and key == wanted[name].key and name not in saw:
-            if found != value:
-                raise DamagedFile("manifest.json is torn or was changed; `shardgraph train --rebuild` writes it anew")
-            clean[name] = value
+    clean = {name: value for name, value in manifest.groups.items() if name in built and name not in saw}
+    if any(built[name].digest != value for name, value in clean.items()):
+        raise DamagedFile("manifest.json is torn or was changed; `shardgraph train --rebuild` writes it anew")
     return clean
 
 

@@ -4,13 +4,13 @@ import sys
 
 import pytest
 
+from shardgraph.cluster.cluster import Cluster
 from shardgraph.cluster.staging import MARK, Staging
 from shardgraph.errors import ConfigError
-from shardgraph.forget.running import Running
+from shardgraph.forget.context import Context
 from shardgraph.forget.workspace import Workspace
 from shardgraph.graph import BySource
 from shardgraph.learn.executors import ProcessExecutor, SerialExecutor
-from shardgraph.learn.numerics import fingerprint
 from tests.strategies import QUICK, embed, many
 
 
@@ -39,21 +39,24 @@ def test_without_the_package_the_error_names_it_and_nothing_is_lost(create, monk
         assert again.train().model_digest
 
 
-def test_the_named_executor_is_used_however_few_the_groups(tmp_path):
+def test_the_named_executor_is_used_however_few_the_groups(create):
+    root = create().root
     for kind, workers, wanted, count in (
         ("serial", 8, SerialExecutor, None),
         ("processes", 3, ProcessExecutor, 3),
     ):
-        found = Running(tmp_path, kind, workers).executor([object()], fingerprint("cpu"), None)
+        context = Context(root, executor=kind, workers=workers)
+        found = context.choose_executor([object()])
+        context.close()
         assert isinstance(found, wanted) and getattr(found, "workers", None) == count
 
 
-def test_the_address_of_the_environment_counts_where_none_is_given(tmp_path, monkeypatch):
+def test_the_address_of_the_environment_counts_where_none_is_given(monkeypatch):
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    assert Running(tmp_path, "ray").cluster.own
+    assert Cluster().own
     monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
-    assert Running(tmp_path, "ray").cluster.address == "10.0.0.1:6379"
-    assert Running(tmp_path, "ray", ray_address="local").cluster.own
+    assert Cluster().address == "10.0.0.1:6379"
+    assert Cluster("local").own
 
 
 def test_the_next_command_deletes_copies_that_a_killed_one_left_in_storage(create, tmp_path):

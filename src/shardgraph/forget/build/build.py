@@ -1,0 +1,204 @@
+"""Build what is missing and destroy what is no longer wanted: the one act behind train, forget, repair and add.
+
+`wanted` says what should be there. Like make, with digests instead of timestamps: a group or the prototypes whose key
+stands in the catalogue, with its file, is built; anything else is work. Every step can be repeated and interrupted.
+"""
+
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+
+from shardgraph.digest import digest, digest_of_pieces
+from shardgraph.errors import DamagedFile
+from shardgraph.forget.build.manifest import Manifest, destroy_group, group_path, load_classes, prototypes_path
+from shardgraph.forget.build.wanted import (
+    Wanted,
+    built_as_wanted,
+    missing_groups,
+    run_tasks,
+    tasks_for,
+    wanted_groups,
+)
+from shardgraph.forget.config import Config
+from shardgraph.forget.context import Context
+from shardgraph.forget.privacy.charges import settle_group
+from shardgraph.forget.rights.provision import provision_all
+from shardgraph.learn.adapters import model_digest
+from shardgraph.learn.executors import GroupResult
+from shardgraph.learn.numerics import Numerics
+from shardgraph.learn.prototypes import Prototypes, total
+from shardgraph.learn.recipe import mixing_weight
+from shardgraph.storage.files import adopt, scratch_file, write_file
+from shardgraph.storage.samples import Samples
+from shardgraph.storage.store import Store
+from shardgraph.storage.catalogue import Catalogue
+from shardgraph.storage.tables import inventory, ledger, parties
+
+PUBLISHING = "publishing"
+"""The event of a model that the manifest is about to name."""
+
+SUBTRACTED = "subtracted"
+"""The key of prototypes that were had by subtraction, while files are still to be rewritten."""
+
+
+def build(context: Context, classes: tuple[str, ...] | None = None) -> Manifest:
+    """Make the built state match the wanted one, and publish it; then bring provisioned rights up to date.
+
+    Groups that are to be replaced leave the manifest before their files do, so that it never names what is gone.
+    `classes` are those of the prototypes, where the caller has just written them.
+    """
+    store, config, numerics = context.store, context.config, context.numerics
+    wanted = wanted_groups(store, config, numerics)
+    build_prototypes(context)
+    if not is_published(store, wanted):
+        publish(context, wanted, numerics, classes)
+    drop_unwanted(store, wanted)
+    missing = missing_groups(store, wanted)
+    if config.privacy is not None and _begin_releases(store, config, missing):
+        wanted = wanted_groups(store, config, numerics)  # their keys hold new random numbers now
+        missing = missing_groups(store, wanted)
+    tasks = tasks_for(store, config, missing, lambda: str(scratch_file(store.root)))
+    outputs = {task.name: task.output for task in tasks}
+    context.progress("training", 0, len(tasks))
+    with closing(run_tasks(context, tasks)) as results:  # an interruption ends the workers, too
+        for done, result in enumerate(results, start=1):
+            _keep(store, result, wanted[result.name], outputs[result.name])
+            context.progress("training", done, len(tasks))
+    manifest = publish(context, wanted, numerics, classes)
+    if parties.any_provisioned_consumer(store.catalogue):
+        provision_all(context)
+    return manifest
+
+
+def is_published(store: Store, wanted: Mapping[str, Wanted]) -> bool:
+    """Whether all that the manifest names is there, and built as wanted; true before the first training."""
+    try:
+        manifest = Manifest.load(store.root)
+    except DamagedFile:  # `train --rebuild` writes it anew
+        return False
+    if not manifest.model_digest:
+        return True
+    built, sums = built_as_wanted(store, wanted), inventory.built_prototypes(store.catalogue)
+    kept = all(name in built and built[name].digest == value for name, value in manifest.groups.items())
+    return kept and manifest.prototypes == (sums.digest if sums else "")
+
+
+def publish(
+    context: Context, wanted: Mapping[str, Wanted], numerics: Numerics, classes: tuple[str, ...] | None = None
+) -> Manifest:
+    """Write the manifest of what is built as wanted, under the numerics it was built with, and return it.
+
+    A group whose samples changed since (a training was interrupted) is not built as wanted, and listed as missing.
+    """
+    store = context.store
+    built, sums = built_as_wanted(store, wanted), inventory.built_prototypes(store.catalogue)
+    assert sums is not None
+    groups = {name: built[name].digest for name in sorted(built)}
+    classes = load_classes(store.root, sums.digest) if classes is None else classes
+    sizes = [(built[name].samples, built[name].adapters) for name in sorted(built)]
+    weight = mixing_weight(sizes, context.config.the_recipe())
+    manifest = Manifest(
+        model_digest=model_digest(groups, sums.digest, classes, weight),
+        groups=groups,
+        prototypes=sums.digest,
+        weight=weight,
+        classes=classes,
+        missing=tuple(sorted(set(wanted) - set(groups))),
+        fingerprint=numerics,
+    )
+    _announce(context, manifest.model_digest)
+    manifest.save(store.root)
+    return manifest
+
+
+def publishable_models(catalogue: Catalogue) -> list[str]:
+    """The marks of the models that the manifest may name: the last one, and the one before one that was announced."""
+    found = ledger.last_models(catalogue, 2)
+    possible = found if found and found[0][0] == PUBLISHING else found[:1]
+    return [model for _, model in possible]
+
+
+def drop_unwanted(store: Store, wanted: Mapping[str, Wanted]) -> None:
+    """Destroy the adapters of groups that should not be there."""
+    for name in inventory.built_groups(store.catalogue):
+        if name not in wanted:
+            destroy_group(store.root, name)
+            with store.catalogue.transaction() as transaction:
+                inventory.remove_groups(transaction, [name])
+
+
+def _announce(context: Context, model: str) -> None:
+    """Record which model is about to be published, so that a crash in between leaves no model without an event."""
+    mark = context.keys.mark(model)
+    if [found for _, found in ledger.last_models(context.catalogue, 1)] != [mark]:
+        context.record_event(PUBLISHING, {"model": mark})
+
+
+def _begin_releases(store: Store, config: Config, groups: list[Wanted]) -> bool:
+    from shardgraph.forget.privacy.private_edges import begin_releases  # only where there are private edges
+
+    return begin_releases(store, config, groups)
+
+
+# Prototypes
+
+
+def prototypes_key(store: Store, config: Config) -> str:
+    """The key of the prototypes: the digests of all training shards."""
+    digests = inventory.unit_digests(store.catalogue)
+    return digest(config.digest, *(p for u in sorted(digests) if u.startswith("shard:") for p in (u, digests[u])))
+
+
+def build_prototypes(context: Context) -> None:
+    """Sum the prototypes anew from the shards, unless they are built."""
+    store = context.store
+    key, built = prototypes_key(store, context.config), inventory.built_prototypes(store.catalogue)
+    if built is None or built.key != key or not prototypes_path(store.root).exists():
+        write_prototypes(store, sum_prototypes(context), key)
+
+
+def sum_prototypes(context: Context) -> Prototypes:
+    """The prototypes of all training shards, from their files; on the GPU where its numerics are used, bytes alike."""
+    store, recipe = context.store, context.config.the_recipe()
+    units = sorted(u for u in inventory.unit_digests(store.catalogue) if u.startswith("shard:"))
+
+    def parts() -> Iterator[Samples]:
+        for done, unit in enumerate(units, start=1):
+            yield store.read(unit)
+            context.progress("prototypes", done, len(units))
+
+    device = context.numerics.get("kind", "cpu")
+    return total(parts(), second_order=recipe.second_order, expansion=recipe.expansion, device=device)
+
+
+def write_prototypes(store: Store, prototypes: Prototypes, key: str, old: list[Path] | None = None) -> None:
+    """Write the prototypes' file and its row; with `old`, destroying the file before is left to the caller."""
+    pieces = prototypes.pieces()
+    with store.catalogue.transaction() as transaction:  # until the row follows the file, they are work to do
+        inventory.set_prototypes_key(transaction, "")
+    with ThreadPoolExecutor(1) as thread:  # hashing and writing take as long as each other
+        value = thread.submit(digest_of_pieces, pieces)
+        write_file(store.root, prototypes_path(store.root), *pieces, old=old)
+    with store.catalogue.transaction() as transaction:
+        row = inventory.Built(key, value.result(), int(prototypes.counts.sum()), 0)
+        inventory.record_prototypes(transaction, row)
+
+
+def confirm_prototypes(store: Store, config: Config) -> None:
+    """Give prototypes that were had by subtraction the key of the files that are there now."""
+    with store.catalogue.transaction() as transaction:
+        inventory.set_prototypes_key(transaction, prototypes_key(store, config))
+
+
+def _keep(store: Store, result: GroupResult, group: Wanted, output: str) -> None:
+    """Put a trained group in its place; its row follows its file, so a crash between costs one training.
+
+    What was charged to the adapters that it replaces goes with them, and not before.
+    """
+    adopt(store.root, Path(output), group_path(store.root, result.name))
+    row = inventory.Built(group.key, result.digest, result.samples, result.adapters)
+    with store.catalogue.transaction() as transaction:
+        if group.private:
+            settle_group(store.catalogue, transaction, result.name)
+        inventory.record_group(transaction, result.name, row)
