@@ -61,7 +61,7 @@ def _found(records: Records, name: str, who: str) -> list[Record]:
 
 
 def _mean(records: list[Record], what: str) -> float:
-    return sum(record[what] for record in records) / len(records)
+    return float(sum(record[what] for record in records) / len(records))
 
 
 def _draw(figure: Any, sets: list[str], found: dict[tuple[str, str], list[Record]]) -> None:

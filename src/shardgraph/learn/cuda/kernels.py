@@ -2,14 +2,14 @@
 
     lay_out   tokens -> LayerNorm -> keys [n, H, T, d] in half precision (keys are values: nothing is projected)
     attend    per sample and head: attention, and the three sums that the last LayerNorm needs
-    losses    per sample: logits, and how the loss pulls on each
+    losses    per sample: logits, and the derivatives of the loss with respect to them
     pull      per sample and head: gradients of queries and heads, summed over a few samples
     update    per adapter: the rest of the backward pass, AdamW, and the next step's queries and heads
 
 Queries are kept multiplied by log2(e) / sqrt(d), so that attention is a power of two of a plain product.
 
-Batch-invariant: a program handles one group's numbers in a fixed order, and every shape that the compiler sees
-(class block, tokens, dimensions, samples per program) is a function of that group alone.
+Batch-invariant: a program processes the numbers of one group in a fixed order, and every shape that the compiler sees
+(class block, tokens, dimensions, samples per program) depends on that group alone.
 
 Names: s the step, g the group, c the adapter, h the head, t the token. Rows of a step: [steps, G, B], -1 if empty.
 """

@@ -21,7 +21,8 @@ def directions(inputs: Tensor, rank: int) -> Tensor:
     count, dim = features.shape
     kept = min(rank, 3 * count // 4, dim) if count > 1 else 0
     if kept == 0:
-        return torch.eye(dim + 1) * (dim + 1) ** -0.5
+        scale: float = (dim + 1) ** -0.5
+        return torch.eye(dim + 1) * scale
     mean = features.mean(dim=0)
     spread, axes = _principal(features - mean, kept)
     scaled = axes / spread.clamp(min=FLOOR * float(spread[0]) + 1e-12) * kept**-0.5

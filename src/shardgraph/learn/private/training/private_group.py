@@ -82,7 +82,7 @@ def private_gradient(
     rows = torch.from_numpy(np.flatnonzero(noise.chosen(privacy.rate, len(masks.private))))
     owners = torch.from_numpy(masks.owner)
     total = torch.zeros(*parameters.shape[:2], model.width, dtype=torch.float64)  # so that adding rounds nothing away
-    for part in rows.split(CHUNK) if len(rows) else ():
+    for part in torch.split(rows, CHUNK) if len(rows) else ():
         gradients = model.private(parameters, part)
         total += gradients.weighted(clip_weights(gradients.squared, owners, privacy.owner_clip))
     noisy = released(total.numpy(), privacy.mechanism.noise_multiplier * privacy.clip, noise)
