@@ -131,7 +131,7 @@ def test_where_every_node_is_unfit_the_error_says_why(cluster):
 
 
 def test_all_nodes_answer_a_question(cluster):
-    assert len(set(cluster.ask(os.getpid).values())) == COUNT
+    assert len(set(cluster.run_everywhere(os.getpid).values())) == COUNT
 
 
 def test_gpus_that_nobody_has_are_an_error_at_once(cluster):

@@ -75,25 +75,25 @@ class Cluster:
         left_out = set(without)
         return int(sum(node.resources.get(kind, 0) for node in self._nodes() if node.id not in left_out))
 
-    def ask(self, question: Callable[[], Value], kind: str = "CPU") -> dict[str, Value]:
-        """The result of `question` on every node that is alive and has this resource, by the node's id."""
+    def run_everywhere(self, work: Callable[[], Value], kind: str = "CPU") -> dict[str, Value]:
+        """The result of `work` on every node that is alive and has this resource, by the node's id."""
         ray = self._connected()
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         share: dict[str, float] = {"num_cpus": 0} if kind == "CPU" else {"num_cpus": 0, "num_gpus": 0.01}
-        asked = {}
+        calls = {}
         for node in self._nodes():
             if node.resources.get(kind, 0) >= 1:
                 there = NodeAffinitySchedulingStrategy(node.id, soft=False)
                 call = ray.remote(_attempt).options(scheduling_strategy=there, **share)
-                asked[node.id] = call.remote(_ask, question)
-        answers = {}
-        for node_id, reference in asked.items():
+                calls[node.id] = call.remote(_run_without_item, work)
+        results = {}
+        for node_id, reference in calls.items():
             try:
-                _, answers[node_id] = ray.get(reference)
+                _, results[node_id] = ray.get(reference)
             except ray.exceptions.RayError:
                 continue  # the node was lost in the meantime
-        return {node_id: answer for node_id, answer in answers.items() if not isinstance(answer, _Failed | Unfit)}
+        return {node_id: result for node_id, result in results.items() if not isinstance(result, _Failed | Unfit)}
 
     def run(
         self,
@@ -243,5 +243,5 @@ def _attempt(work: Callable[[Item], Value], item: Item) -> tuple[str, Value | _F
         return node, _Failed(WorkspaceError(f"{type(error).__name__} on a node of the cluster: {error}"))
 
 
-def _ask(question: Callable[[], Value]) -> Value:
-    return question()
+def _run_without_item(work: Callable[[], Value]) -> Value:
+    return work()

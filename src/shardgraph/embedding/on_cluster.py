@@ -36,9 +36,9 @@ def embed_on(
     """Embed records with the backbone of this identity on the nodes whose `facts(device)` are the wanted ones."""
     work = partial(embed_call, json.dumps(identity), wanted, facts)
     calls = _calls(iter(records), chunk or chunk_of(identity["modality"]))
-    answers = cluster.run(work, calls, gpus=int(identity["device"] == "cuda"), in_order=True)
-    with closing(answers):
-        for call, part in answers:
+    results = cluster.run(work, calls, gpus=int(identity["device"] == "cuda"), in_order=True)
+    with closing(results):
+        for call, part in results:
             yield replace(part, bad=call.bad | part.bad, count=part.count + len(call.bad))
 
 

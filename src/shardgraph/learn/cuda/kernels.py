@@ -38,7 +38,7 @@ def lay_out(tokens, sample_of, place_of, keys, eps, stride_t, D: tl.constexpr, B
 def _attention(keys, lengths, row, h, q, stride_t, H: tl.constexpr, TP: tl.constexpr, DH: tl.constexpr):
     """One sample's keys of a head [TP, DH], the attention of every adapter [CB, TP], what it gathers [CB, DH].
 
-    A row of -1 stands for no sample: all keys are zero then, and nothing is infinite.
+    A row of -1 means no sample: all keys are zero then, and nothing is infinite.
     """
     t, d = tl.arange(0, TP), tl.arange(0, DH)
     length = tl.load(lengths + row, mask=row >= 0, other=0)
@@ -58,7 +58,7 @@ def attend(
 ):  # fmt: skip
     g, chunk, h = tl.program_id(0) // CHUNKS, tl.program_id(0) % CHUNKS, tl.program_id(1)
     c, d = tl.program_id(2) * CB + tl.arange(0, CB), tl.arange(0, DH)
-    owner = 0 if SHARED else g  # when predicting, all samples meet the same adapters
+    owner = 0 if SHARED else g  # in inference, all samples use the same adapters
     mine = (owner * CP + c[:, None]) * (H * DH) + h * DH + d[None, :]
     q, v = tl.load(queries + mine), tl.load(heads + mine)
     s = tl.load(step)

@@ -61,11 +61,11 @@ class RayExecutor:
         staging: AbstractContextManager[Staging | None] = self.storage or nullcontext()
         with staging as storage:
             calls = (tuple(_staged(task, storage) for task in wave) for wave in self._waves(tasks, sizes))
-            answers = self.cluster.run(
+            results = self.cluster.run(
                 work, calls, gpus=gpus, memory=lambda wave: WORKING_SET * max(sizes[task.name] for task in wave)
             )
-            with closing(answers):
-                for wave, trained in answers:
+            with closing(results):
+                for wave, trained in results:
                     for task, one in zip(wave, trained, strict=True):
                         yield write_result(task, *one)
 
@@ -111,14 +111,14 @@ def cluster_numerics(cluster: Cluster, device: str, built: Numerics) -> Numerics
     own = fingerprint(device) if device == "cpu" or torch.cuda.is_available() else None
     if own is not None and cluster.own:
         return own
-    answers = list(cluster.ask(partial(fingerprint, device), "GPU" if device == "cuda" else "CPU").values())
-    if not answers:
+    found = list(cluster.run_everywhere(partial(fingerprint, device), "GPU" if device == "cuda" else "CPU").values())
+    if not found:
         raise ConfigError(f"no node of the cluster at {cluster.address} has what device {device!r} needs")
     for preferred in (built, own):
-        if preferred in answers:
+        if preferred in found:
             assert preferred
             return preferred
-    most, _ = Counter(tuple(sorted(answer.items())) for answer in sorted(answers, key=str)).most_common(1)[0]
+    most, _ = Counter(tuple(sorted(each.items())) for each in sorted(found, key=str)).most_common(1)[0]
     return dict(most)
 
 

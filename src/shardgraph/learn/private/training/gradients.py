@@ -1,5 +1,6 @@
-"""Per-sample gradients in closed form: their norms and their weighted sums, without one tensor per sample and adapter
-that is not needed (shapes as in `learn.inca`; k parameter rows per adapter: query and head, or one weight).
+"""Gradients of single samples in closed form: their norms and weighted sums, with few tensors per sample and adapter.
+
+Shapes are those of `learn.inca`; an adapter has k rows of parameters: query and head, or one weight.
 
 For Open-InCA, sample i and adapter a, with g = d loss / d logit, e the embedding before the last LayerNorm:
 
@@ -105,7 +106,7 @@ class IncaGradients:
 
 
 def inca_gradients(q: Tensor, v: Tensor, batch: Keys, used: Tensor, hot: Tensor, attention: Attention) -> IncaGradients:
-    """Per-sample gradients of the binary losses, [B, C] `hot` their targets, where `used` [B, C] says so."""
+    """Per-sample gradients of the binary losses, with targets `hot` [B, C], where `used` [B, C] is true."""
     heads, size, tokens, dim = batch.keys.shape
     done = forward(q, v, batch, attention)
     slope = torch.where(used, torch.sigmoid(done.logits) - hot, 0.0)
