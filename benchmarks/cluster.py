@@ -17,7 +17,7 @@ from pathlib import Path
 from cpu import make, shard, timed_run, write_tasks
 
 from shardgraph.cluster.cluster import Cluster
-from shardgraph.learn.executors import ProcessExecutor
+from shardgraph.learn.executors import Executor, ProcessExecutor
 from shardgraph.learn.executors.ray import RayExecutor
 from shardgraph.learn.numerics import fingerprint
 from shardgraph.learn.recipe import Recipe
@@ -36,7 +36,7 @@ def main() -> None:
     start = time.perf_counter()
     list(cluster.run(len, ["call"] * 4 * CORES))  # its workers answer; they have not imported torch yet
     started = time.perf_counter() - start
-    executors = {"processes": ProcessExecutor(CORES), "ray": RayExecutor(cluster, fingerprint())}
+    executors: dict[str, Executor] = {"processes": ProcessExecutor(CORES), "ray": RayExecutor(cluster, fingerprint())}
     seconds: dict[str, list[float]] = {name: [] for name in executors}
     digests = []
     with tempfile.TemporaryDirectory() as folder:

@@ -26,7 +26,7 @@ ADAPTERS = 1600
 
 
 def medians(actions: Sequence[Callable[[], object]], repeats: int, device: str) -> list[float]:
-    """Median seconds of each action; they take turns, so that a busy moment of the machine meets them alike."""
+    """Median seconds of each action; they alternate, so that load on the machine affects all of them."""
     found: list[list[float]] = [[] for _ in actions]
     for i in range(repeats + 2):
         for own, action in zip(found, actions, strict=True):

@@ -38,7 +38,7 @@ def main() -> None:
     start = time.perf_counter()
     found = near_pairs(unit_rows(features), THRESHOLD)
     seconds = time.perf_counter() - start
-    assert {(i, j) for i, j, _ in found} == expected, "every planted twin is found, and nobody else"
+    assert {(i, j) for i, j, _ in found} == expected, "every planted twin is found, and no other pair"
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     facts = {"samples": given.samples, "pairs": len(found), "seconds": seconds, "peak_mb": peak}
     print(json.dumps(facts))

@@ -150,7 +150,7 @@ def _bench(data: Data, device: str, recipe: Recipe, known: Bench) -> Bench:
 
 
 def _trained(bench: Bench, seed: int) -> dict[int, tuple[Fitted, Tensor]]:
-    """At every level the trained groups, and what they say on average about the held-out part."""
+    """At every level the trained groups, and their mean logits on the held-out part."""
     shapes = splits(bench.data)
     fitted = {n: bench.train(shapes[n], seed) for n in LEVELS}
     return {n: (own, mean_logits(own, bench.data.test)) for n, own in fitted.items()}

@@ -74,7 +74,7 @@ def _gaps(records: Records) -> Table:
 
 
 def _draw(figure: Any, records: Records) -> None:
-    for axes, name in panels(figure, records.sets):
+    for axes, name in panels(figure, list(records.sets)):
         levels = records.levels(name)
         for who in (*WHO[:3], "Ours"):
             means = [sum(own := list(records.accuracy(name, who, n).values())) / len(own) for n in levels]

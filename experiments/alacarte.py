@@ -21,16 +21,18 @@ import time
 from collections import defaultdict
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from shardgraph import BySource, OwnGraph, Recipe, Samples, ShardGraph, Topology, Workspace, recipe
 from shardgraph.digest import generator, keyed_hash
 from shardgraph.embedding.pipeline import embed
 from shardgraph.embedding.readers.columns import Columns
 from shardgraph.embedding.readers.registry import read
-from shardgraph.graph import cliques
-from shardgraph.storage.samples import concatenate
+from shardgraph.forget.workspace import Workspace
+from shardgraph.graph import BySource, OwnGraph, ShardGraph, Topology, cliques
+from shardgraph.learn.recipe import Recipe, recipe
+from shardgraph.storage.samples import Samples, concatenate
 
 SEED = 7
 RECIPES = {
@@ -63,12 +65,13 @@ def embedded(table: Path, cache: Path, limit: int | None) -> Samples:
 
         records = sorted(read(table, Columns(source="domain")), key=lambda record: keyed_hash(SEED, record.id))
         samples = concatenate(embed(records[:limit], load_backbone("efficientnet-lite0", device="cpu")))
-        columns = {name: np.array(getattr(samples, name)) for name in ("ids", "labels", "sources", "splits")}
-        arrays = {name: getattr(samples, name) for name in ("tokens", "offsets", "features")}
+        texts = ("ids", "labels", "sources", "splits")
+        columns: dict[str, Any] = {name: np.array(getattr(samples, name)) for name in texts}
+        arrays: dict[str, Any] = {name: getattr(samples, name) for name in ("tokens", "offsets", "features")}
         np.savez(cache, **columns, **arrays)
     with np.load(cache) as file:
-        texts = {name: tuple(file[name].tolist()) for name in ("ids", "labels", "sources", "splits")}
-        samples = Samples(**texts, **{name: file[name] for name in ("tokens", "offsets", "features")})
+        strings: dict[str, Any] = {name: tuple(file[name].tolist()) for name in ("ids", "labels", "sources", "splits")}
+        samples = Samples(**strings, **{name: file[name] for name in ("tokens", "offsets", "features")})
     return samples.take(range(len(samples))[:limit])
 
 
@@ -118,7 +121,7 @@ def measure(
     return points
 
 
-def means(points: list[Point]) -> list[dict]:
+def means(points: list[Point]) -> list[dict[str, Any]]:
     """Over the draws of equal rights."""
     alike: dict[tuple[str, str, int], list[Point]] = defaultdict(list)
     for point in points:
@@ -131,7 +134,7 @@ def means(points: list[Point]) -> list[dict]:
     ]
 
 
-def draw(rows: list[dict], out: Path) -> None:
+def draw(rows: list[dict[str, Any]], out: Path) -> None:
     """A panel a recipe, and the seconds beneath."""
     import matplotlib
 

@@ -154,7 +154,8 @@ def _table(cache: Path, name: str) -> dict[str, Any]:
     if not path.exists():
         there = ", ".join(names(cache))
         raise InputError(f"{name!r} must be in the cache '{cache}', which has {there}: name one (--data, --only)")
-    return json.loads(path.read_text())
+    table: dict[str, Any] = json.loads(path.read_text())
+    return table
 
 
 def _digest(records: Sequence[Any]) -> str:
@@ -210,9 +211,10 @@ _network: Any = None  # what a process that decodes was forked with
 
 def _prepare(record: Any) -> np.ndarray:
     try:
-        return _network.prepare(record.payload)
+        prepared: np.ndarray = _network.prepare(record.payload)
     except InputError as problem:
         raise InputError(f"samples must be readable, {record.id!r} cannot be read ({problem})", [record.id]) from None
+    return prepared
 
 
 def main() -> None:

@@ -8,7 +8,7 @@ Expect: SAFE above SISA, and cross-domain above in-domain, as in the paper.
 """
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -42,7 +42,7 @@ def domains(data: Data, seed: int, device: str) -> Iterator[Record]:
     train, test = balanced(data.train, seed), balanced(data.test, seed)
     truth, sources = np.array(test.labels), np.array(test.sources)
     for name, (topology, mixes) in graphs(len(set(train.sources))).items():
-        method = "second" if mixes == "second" else "safe"
+        method: Literal["second", "safe"] = "second" if mixes == "second" else "safe"
         recipe = Recipe(name=name, method=method, prototypes=mixes != "nothing")
         fitted = fit(train, topology, recipe, seed, device)
         model = fitted.model

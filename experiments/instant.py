@@ -37,13 +37,13 @@ def _table(title: str, steps: list[float], found: Curves) -> Table:
 
 
 def _mean(records: Records, sets: list[str], who: str, gone: float, *, relative: bool = False) -> float:
-    """The mean accuracy over data sets and seeds; relative to what it was at first, if that is asked for."""
+    """The mean accuracy over data sets and seeds; relative to the accuracy at first, if `relative`."""
     found = []
     for name in sets:
         first = {r["seed"]: r["accuracy"] for r in records.of(name, study="instant", rival=who, gone=0.0)}
         now = {r["seed"]: r["accuracy"] for r in records.of(name, study="instant", rival=who, gone=gone)}
         found += [100 * now[seed] / first[seed] if relative else now[seed] for seed in now if seed in first]
-    return sum(found) / len(found)
+    return float(sum(found) / len(found))
 
 
 def _draw(figure: Any, steps: list[float], both: dict[str, Curves]) -> None:

@@ -93,4 +93,5 @@ class Lego:
 
 def _unit(samples: Samples) -> np.ndarray:
     features = samples.features.astype(np.float64)
-    return features / np.maximum(np.linalg.norm(features, axis=1, keepdims=True), 1e-12)
+    unit: np.ndarray = features / np.maximum(np.linalg.norm(features, axis=1, keepdims=True), 1e-12)
+    return unit

@@ -2,8 +2,8 @@
 
     shardgraph experiment others
 
-Slices keep what a shard knew after every stage, and a forget goes back to the stage before its slice: it reads samples
-once a stage, with fewer epochs each. LegoNet places samples by their looks, so its sub-models differ in size.
+Slices keep the adapters of a shard after every stage, and a forget goes back to the stage before its slice: each stage
+reads its samples, with fewer epochs. LegoNet places samples by their features, so its sub-models differ in size.
 """
 
 from collections.abc import Iterator
@@ -61,7 +61,7 @@ def _found(records: Records, name: str, who: str) -> list[Record]:
 
 
 def _mean(records: list[Record], what: str) -> float:
-    return sum(record[what] for record in records) / len(records)
+    return float(sum(record[what] for record in records) / len(records))
 
 
 def _draw(figure: Any, sets: list[str], found: dict[tuple[str, str], list[Record]]) -> None:

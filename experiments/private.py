@@ -102,7 +102,7 @@ def figure(
     privacy: PrivateRecipe,
     workers: int,
     seeds: Sequence[int] = SEEDS,
-) -> list[dict]:
+) -> list[Record]:
     """A row for each model: its accuracy with prototypes and without, the mean over seeds and their spread."""
     train, test = light(train), light(test)
     done: dict[tuple[str, int, int], dict[str, Adapters]] = {}
@@ -141,7 +141,7 @@ def light(samples: Samples) -> Samples:
     return replace(samples, tokens=np.zeros((len(samples), 1), np.float16), offsets=np.arange(len(samples) + 1))
 
 
-def calibrated(privacy: PrivateRecipe) -> dict:
+def calibrated(privacy: PrivateRecipe) -> Record:
     """The noise for every k: the least over the deltas, for samples that seven groups read."""
     from shardgraph.learn.private.accounting.mechanism import calibrate  # dp-accounting
 
@@ -156,7 +156,7 @@ def calibrated(privacy: PrivateRecipe) -> dict:
     return {"rate": privacy.rate, "steps": privacy.steps, "readers": SHARDS - 1, "budget": str(PAPER), "rows": rows}
 
 
-def _row(kind: str, k: int, found: np.ndarray) -> dict:
+def _row(kind: str, k: int, found: np.ndarray) -> Record:
     mean, spread = found.mean(axis=0), found.std(axis=0, ddof=1) if len(found) > 1 else np.zeros(2)
     both = zip(("adapters", "with_prototypes"), mean, spread, strict=True)
     return {"kind": kind, "k": k, "seeds": len(found)} | {n: {"mean": float(m), "spread": float(s)} for n, m, s in both}
@@ -195,9 +195,10 @@ def measured(data: Data, workers: int, seeds: Sequence[int] = SEEDS, ks: Sequenc
     return [{"study": "private", "rival": row["kind"], **row} for row in rows]
 
 
-def calibrated_noise() -> dict:
+def calibrated_noise() -> Record:
     """What `--calibrate` wrote."""
-    return json.loads(NOISE.read_text())
+    known: Record = json.loads(NOISE.read_text())
+    return known
 
 
 def show(records: Records) -> Result:
@@ -227,7 +228,7 @@ def show(records: Records) -> Result:
     return Result("private", about, tables, lambda figure: _draw(figure, found), (9, 4))
 
 
-def _draw(figure: Any, rows: list[dict]) -> None:
+def _draw(figure: Any, rows: list[Record]) -> None:
     axes = figure.subplots(1, 2, sharex=True)
     for axis, name in zip(axes, ("adapters", "with_prototypes"), strict=True):
         private = [row for row in rows if row["kind"] == "private"]

@@ -7,6 +7,7 @@ exact: `forget` retrains the groups that could have seen a sample, and gives the
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Literal
 
 from experiments.training import train_many
 from shardgraph.graph import Bilevel, Topology
@@ -38,7 +39,7 @@ class Rival:
 
     def recipe(self, base: Recipe) -> Recipe:
         """The recipe with this method's mixing; the adapters' part of it stays."""
-        method = "second" if self.mixes == "second" else "safe"
+        method: Literal["second", "safe"] = "second" if self.mixes == "second" else "safe"
         return replace(base, name=self.name, method=method, prototypes=self.mixes != "nothing" or self.cut is None)
 
     def fit(self, train: Samples, bilevel: Shape, base: Recipe, seed: int, device: str = "cpu") -> "Fitted":

@@ -30,9 +30,9 @@ from experiments.rivals import RIVALS, Fitted, Shape, fit
 from shardgraph.digest import generator
 from shardgraph.graph import Bilevel
 from shardgraph.learn.discriminant import PRIOR, discriminant
-from shardgraph.learn.ensemble import Model, mixing_weight
+from shardgraph.learn.ensemble import Model
 from shardgraph.learn.prototypes import SCALE, Prototypes, describe, total
-from shardgraph.learn.recipe import LINEAR, Recipe
+from shardgraph.learn.recipe import LINEAR, Recipe, mixing_weight
 from shardgraph.storage.samples import Samples, concatenate
 
 SEEDS = (0, 1, 2)
@@ -203,7 +203,7 @@ def instant(bench: Bench, seed: int, n: int, who: Sequence[str], steps: int = ST
                 own = sums["second" if rival.mixes == "second" else "first"]
                 scores = bench.similarity(own, rival.mixes)
                 recipe = rival.recipe(bench.recipe)
-                model = Model.assemble(kept, own, recipe, seed, "cpu", lambda asked, known=scores: known)
+                model = Model.assemble(kept, own, recipe, seed, "cpu", _constant(scores))
                 mean = logits[:, columns] @ model.average.to(logits)
                 score = bench.accuracy(mixed_scores(model, mean.cpu(), scores), model.classes)
                 yield {"rival": rival.name, "n": n, "seed": seed, "gone": step / steps, "accuracy": score}
@@ -227,6 +227,11 @@ def splits(data: Data) -> dict[int, Shape]:
     default = paper.SPLITS["mit67"] if len(data.classes) >= 32 else paper.SPLITS["pacs"]
     known = paper.SPLITS.get(data.name.removesuffix(HELD_OUT), default)
     return {1: (1, 1)} | dict(zip(paper.LEVELS, known, strict=True))
+
+
+def _constant(scores: Tensor) -> Callable[[Samples], Tensor]:
+    """A function that gives these scores for any samples."""
+    return lambda samples: scores
 
 
 def _in_chunks(function: Callable[[Samples], Tensor], samples: Samples) -> Tensor:

@@ -38,7 +38,7 @@ class Sliced:
 
     @classmethod
     def fit(cls, train: Samples, shards: int, slices: int, recipe: Recipe, seed: int, device: str = "cpu") -> "Sliced":
-        """Learn all stages; each sees as many epochs as make the whole cost what it would cost in one go."""
+        """Train all stages; each has so many epochs that the whole costs as much as one training."""
         recipe = replace(recipe, method="safe", prototypes=False, epochs=max(2 * recipe.epochs // (slices + 1), 1))
         parts = {name: _slice(own, slices, seed) for name, own in cut(train, Bilevel(shards, 1), seed).items()}
         return cls(parts, {}, total([train]), recipe, seed, device)._learned(dict.fromkeys(parts, ()))[0]
@@ -95,8 +95,8 @@ def _slice(samples: Samples, slices: int, seed: int) -> Slices:
 
 def _stage(name: str, slices: Slices, done: Stages) -> GroupInputs:
     """What the stage after these learns from."""
-    seen = concatenate(slices).canonical()
-    return GroupInputs(f"{name}/{len(done)}", seen, tuple(sorted(set(seen.labels))), done[-1] if done else None)
+    samples = concatenate(slices).canonical()
+    return GroupInputs(f"{name}/{len(done)}", samples, tuple(sorted(set(samples.labels))), done[-1] if done else None)
 
 
 def _without(samples: Samples, gone: set[str]) -> Samples:

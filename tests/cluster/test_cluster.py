@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from shardgraph.cluster.cluster import A_CORE, Cluster, Unfit
+from shardgraph.cluster.cluster import CALLS_PER_SLOT, Cluster, Unfit
 from shardgraph.errors import ConfigError, FingerprintError, InputError, WorkspaceError
 from tests.clusters import kill_one, nodes
 
@@ -93,7 +93,7 @@ def test_items_are_drawn_only_as_there_is_room(cluster, in_order):
     run = cluster.run(double, items(), in_order=in_order)
     for taken in range(1, 40):
         next(run)
-        assert len(drawn) <= taken + COUNT * A_CORE
+        assert len(drawn) <= taken + COUNT * CALLS_PER_SLOT
     run.close()
 
 
@@ -131,7 +131,7 @@ def test_where_every_node_is_unfit_the_error_says_why(cluster):
 
 
 def test_all_nodes_answer_a_question(cluster):
-    assert len(set(cluster.ask(os.getpid).values())) == COUNT
+    assert len(set(cluster.run_everywhere(os.getpid).values())) == COUNT
 
 
 def test_gpus_that_nobody_has_are_an_error_at_once(cluster):

@@ -82,12 +82,14 @@ def test_unreadable_samples_are_all_named_after_the_good_ones(backbone, records)
     assert concatenate(good).ids == tuple(record.id for record in records[:6])
 
 
-def test_unreadable_samples_are_skipped_when_asked_and_told(backbone, records):
-    told, done = {}, []
-    run = embed(_with_bad(records), backbone, chunk=3, skip_bad=True, on_bad=told.__setitem__, on_progress=done.append)
+def test_unreadable_samples_are_skipped_when_asked_and_reported(backbone, records):
+    reasons, done = {}, []
+    run = embed(
+        _with_bad(records), backbone, chunk=3, skip_bad=True, on_bad=reasons.__setitem__, on_progress=done.append
+    )
     samples, clean = concatenate(run), concatenate(embed(records[:6], backbone))
     assert samples.ids == clean.ids and samples.tokens.tobytes() == clean.tokens.tobytes()
-    assert set(told) == {"torn", "empty"} and all("image" in reason for reason in told.values())
+    assert set(reasons) == {"torn", "empty"} and all("image" in reason for reason in reasons.values())
     assert sum(done) == 8
 
 

@@ -40,7 +40,7 @@ def test_the_noise_beside_the_experiment_is_that_of_the_recipe():
     for row in known["rows"]:
         assert row["epsilon"] == pytest.approx(largest_epsilon(row["k"], PAPER, row["delta"]))
         # without sampling all steps of all readers are one Gaussian, with the epsilon of Balle and Wang
-        from tests.learn.private.test_accounting import gaussian_epsilon
+        from tests.learn.private.accounting.test_mechanism import gaussian_epsilon
 
         exact = gaussian_epsilon((known["readers"] * known["steps"]) ** 0.5 / row["noise"], row["delta"])
         assert 0.98 * row["epsilon"] < exact <= row["epsilon"]

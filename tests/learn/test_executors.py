@@ -13,7 +13,7 @@ from shardgraph.digest import digest
 from shardgraph.errors import DamagedFile, FingerprintError, WorkspaceError
 from shardgraph.learn.executors import GroupTask, ProcessExecutor, SerialExecutor, choose_executor
 from shardgraph.learn.executors.base import FEW
-from shardgraph.learn.executors.ray import RayExecutor, cluster_numerics, train_wave, unlike
+from shardgraph.learn.executors.ray import RayExecutor, check_numerics, cluster_numerics, train_wave
 from shardgraph.learn.group import train_group
 from shardgraph.learn.numerics import fingerprint
 from shardgraph.learn.recipe import Recipe
@@ -129,7 +129,7 @@ def test_nothing_to_do_needs_no_worker_and_no_cluster():
 
 def test_a_worker_with_other_numerics_refuses_and_says_what_differs(files, tmp_path):
     task = tasks_for(files, tmp_path)[0]
-    assert unlike(fingerprint()) is None
+    assert check_numerics(fingerprint()) is None
     for wanted, words in (
         (fingerprint() | {"torch": "1.0"}, f"numerics are others: torch is '{torch.__version__}' there, was '1.0'"),
         ({"kind": "cuda"}, "its GPU is not one that torch can use"),

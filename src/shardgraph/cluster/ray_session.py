@@ -1,7 +1,7 @@
-"""This process's one connection to Ray, shared by all who need it; the last to leave closes it.
+"""This process's one connection to Ray, shared by all its users; it closes when the last of them leaves.
 
-Without an address a cluster is started on this machine and ends with the session. It shows no dashboard, reports to
-nobody, writes no object to the disk, and keeps its logs in a temporary folder that goes with it.
+Without an address a cluster is started on this machine and ends with the session. It has no dashboard, sends no usage
+reports, writes no object to the disk, and keeps its logs in a temporary folder that is deleted with it.
 """
 
 import os
@@ -16,25 +16,37 @@ from shardgraph.errors import ConfigError
 
 LOCAL = "local"
 
+_LOCK = threading.Lock()
+_session: "RaySession | None" = None
+
 
 def import_ray() -> Any:
-    """The `ray` package, which only those who ask for a cluster need."""
+    """The `ray` package, which is optional."""
     try:
         return import_module("ray")
     except ImportError as problem:
         raise ConfigError("executor 'ray' needs the package ray: pip install 'shardgraph[ray]'") from problem
 
 
-def the_address(given: str | None) -> str:
-    """The cluster's address: as given, else what the variable RAY_ADDRESS says, else a cluster of our own."""
+def resolve_address(given: str | None) -> str:
+    """The address of the cluster: as given, else the variable RAY_ADDRESS, else "local"."""
     address = given or os.environ.get("RAY_ADDRESS") or LOCAL
     if address.startswith("ray://"):
         raise ConfigError(f"a command must run on a node of the cluster, got the client's address {address}")
     return address
 
 
+def session() -> "RaySession":
+    """The session of this process, made when it is first needed."""
+    global _session
+    with _LOCK:
+        if _session is None:
+            _session = RaySession()
+        return _session
+
+
 class RaySession:
-    """A connection that is counted: `enter` as often as you like, `leave` as often."""
+    """A connection with a count of its users: every `enter` needs one `leave`."""
 
     def __init__(self) -> None:
         self._guard = threading.RLock()
@@ -56,7 +68,7 @@ class RaySession:
         return ray
 
     def leave(self) -> None:
-        """Give the connection up; a cluster that was started for it ends with its last user."""
+        """Leave the connection; a cluster that was started for it ends with its last user."""
         with self._guard:
             self._users -= 1
             if not self._users and self._stop and self._keeper:
@@ -73,15 +85,15 @@ class RaySession:
 
 
 def _keep(ray: Any, address: str, cpus: int | None, stop: threading.Event, connected: "Future[None]") -> None:
-    """Connect, wait, disconnect: a thread of its own, since Ray's processes die with the thread that started them."""
+    """Connect, wait, disconnect: in a thread of its own, as Ray's processes end with the thread that started them."""
     folder = tempfile.mkdtemp(prefix="shardgraph-ray-") if address == LOCAL else None
     try:
         ray.init(address=address, log_to_driver=False, logging_level="error", **_own_cluster(folder, cpus))
         connected.set_result(None)
         stop.wait()
     except BaseException as problem:
-        said = str(problem).strip().split("\n")[0]
-        error = ConfigError(f"no Ray cluster can be reached at {address!r} ({said}); `ray start --head` starts one")
+        reason = str(problem).strip().split("\n")[0]
+        error = ConfigError(f"no Ray cluster can be reached at {address!r} ({reason}); `ray start --head` starts one")
         connected.set_exception(error if isinstance(problem, Exception) else problem)
     finally:
         ray.shutdown()
@@ -97,8 +109,5 @@ def _own_cluster(folder: str | None, cpus: int | None) -> dict[str, Any]:
         "num_cpus": cpus or os.cpu_count(),
         "include_dashboard": False,
         "_temp_dir": folder,
-        "_system_config": {"automatic_object_spilling_enabled": False},  # objects hold what may be forgotten
+        "_system_config": {"automatic_object_spilling_enabled": False},  # objects hold samples that may be forgotten
     }
-
-
-SESSION = RaySession()

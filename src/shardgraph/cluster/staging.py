@@ -1,8 +1,8 @@
-"""Copies of shard files in object storage, for nodes that do not see the workspace's folder; gone with the run.
+"""Copies of shard files in object storage, for nodes that cannot read the workspace's folder; deleted after the run.
 
-Where the copies lie stands in the workspace (`staged.json`) before the first one is made and until the last one is
-deleted, so that after a crash the next command deletes them, whatever it was asked to do. Their names are random: a
-digest in a bucket's listing or its log would outlive what it names.
+The workspace holds a note of where the copies are (`staged.json`), from before the first copy is made until the last
+one is deleted. After a crash, the next command that writes to the workspace deletes the copies. Their names are random:
+a digest in the listing or the log of a bucket would remain after the samples are forgotten.
 """
 
 import json
@@ -18,7 +18,7 @@ MARK = "staged.json"
 
 
 def is_remote(path: str) -> bool:
-    """Whether a path is a URL; a local path never holds "://", for `Path` folds its slashes."""
+    """Whether a path is a URL; a local path never holds "://", because `Path` folds its slashes."""
     return "://" in path
 
 
@@ -41,17 +41,17 @@ def size_of(path: str) -> int:
 
 
 class Staging:
-    """A folder of object storage for the duration of one run: `with Staging(root, url) as staging`."""
+    """A folder in object storage for the duration of one run: `with Staging(root, url) as staging`."""
 
     def __init__(self, root: Path, url: str) -> None:
         if not is_remote(url):
             raise ConfigError(f"storage must be a URL that fsspec knows, such as s3://bucket/folder, got {url!r}")
         self._root = root
         self._url = f"{url.rstrip('/')}/shardgraph-{uuid.uuid4().hex}"
-        self._there: dict[str, str] = {}
+        self._copies: dict[str, str] = {}
 
     def __enter__(self) -> Self:
-        _filesystem(self._url)  # a protocol that is not installed is found before anything is noted
+        _filesystem(self._url)  # fails before anything is noted if the protocol is not installed
         sweep_staged(self._root)
         write_file(self._root, self._root / MARK, json.dumps({"url": self._url}).encode())
         return self
@@ -60,18 +60,18 @@ class Staging:
         sweep_staged(self._root)
 
     def put(self, path: str) -> str:
-        """The URL of a file's copy, which is made the first time."""
-        if path not in self._there:
+        """The URL of a copy of a file, which is made at the first call."""
+        if path not in self._copies:
             url = f"{self._url}/{uuid.uuid4().hex}"
             fs, place = _filesystem(url)
             fs.makedirs(place.rpartition("/")[0], exist_ok=True)
             fs.pipe_file(place, bytes(read_file(Path(path))))
-            self._there[path] = url
-        return self._there[path]
+            self._copies[path] = url
+        return self._copies[path]
 
 
 def sweep_staged(root: Path) -> None:
-    """Delete the copies that a run made, and the note of where they are; nothing to do if there is no note."""
+    """Delete the copies that a run made, and the note of where they are; does nothing if there is no note."""
     mark = root / MARK
     if not mark.exists():
         return
@@ -81,7 +81,7 @@ def sweep_staged(root: Path) -> None:
         fs.invalidate_cache()
         if fs.exists(place):
             fs.rm(place, recursive=True)
-    except Exception as problem:  # every kind of storage has its own
+    except Exception as problem:  # each kind of storage has its own exceptions
         raise WorkspaceError(f"copies of shard files could not be deleted at {url} ({problem}); try again") from problem
     mark.unlink()
     sync_folder(root)

@@ -1,8 +1,8 @@
-"""Embedding on a cluster: a part of the records is a call, and parts come back in order.
+"""Embedding on a cluster: each part of the records is one call, and parts are returned in order.
 
-Every node loads the backbone once and keeps it. Paths are read where the part is embedded; bytes and texts travel
-with it. The bits are those of `embedding`, for they depend on neither parts nor company, and a node that differs in
-what they do depend on gets no work.
+Every node loads the backbone once and keeps it. Files are read on the node that embeds the part; bytes and texts are
+sent with the call. The bits equal those of `pipeline`, because they depend on neither parts nor batches, and a node
+that differs in what they depend on gets no work.
 """
 
 import json
@@ -36,27 +36,27 @@ def embed_on(
     """Embed records with the backbone of this identity on the nodes whose `facts(device)` are the wanted ones."""
     work = partial(embed_call, json.dumps(identity), wanted, facts)
     calls = _calls(iter(records), chunk or chunk_of(identity["modality"]))
-    answers = cluster.run(work, calls, gpus=int(identity["device"] == "cuda"), in_order=True)
-    with closing(answers):
-        for call, part in answers:
+    results = cluster.run(work, calls, gpus=int(identity["device"] == "cuda"), in_order=True)
+    with closing(results):
+        for call, part in results:
             yield replace(part, bad=call.bad | part.bad, count=part.count + len(call.bad))
 
 
 @dataclass(frozen=True)
 class Call:
-    """Records to embed on some node, and those whose files cannot be found even here."""
+    """Records to embed on some node, and those whose files do not exist on this machine either."""
 
     records: list[Record]
     bad: dict[str, str]
 
 
 def embed_call(identity: str, wanted: Facts, facts: Callable[[str], Facts], call: Call) -> Part | Unfit:
-    """Embed one part in this process of a node, if the node has the wanted facts and sees the files."""
+    """Embed one part in this process of a node, if the node has the wanted facts and can read the files."""
     found = facts(json.loads(identity)["device"])
     if found != wanted:
         names = sorted(n for n in found.keys() | wanted.keys() if found.get(n) != wanted.get(n))
-        said = "; ".join(f"{n} is {found.get(n, 'unknown')!r} there, was {wanted.get(n, 'unknown')!r}" for n in names)
-        return Unfit(FingerprintError(f"its embeddings would be others: {said}"))
+        change = "; ".join(f"{n} is {found.get(n, 'unknown')!r} there, was {wanted.get(n, 'unknown')!r}" for n in names)
+        return Unfit(FingerprintError(f"its embeddings would be others: {change}"))
     for record in call.records:
         if isinstance(record.payload, Path) and not record.payload.exists():
             return Unfit(InputError(f"it does not see {record.payload}; keep the data on a path that all nodes see"))
@@ -82,5 +82,5 @@ def _calls(records: Iterator[Record], chunk: int) -> Iterator[Call]:
 
 
 def _absolute(record: Record) -> Record:
-    """The record, with a path that means the same in a worker's folder."""
+    """The record with an absolute path, which is valid in any working directory."""
     return replace(record, payload=record.payload.absolute()) if isinstance(record.payload, Path) else record

@@ -1,8 +1,8 @@
-"""Embedding: records in, samples out, in order, in bounded memory, exact whatever the company.
+"""Embedding: from records to samples, in order, in bounded memory; the bits of a sample depend on that sample alone.
 
-While one part of the records passes through the network the next is decoded, and at most three parts
-are under way. How many workers there are, where parts begin and which records were left out (since a
-killed run did them already, say) changes no bit: see `shardgraph.embedding.backbones.base`.
+While one part of the records passes through the network, the next one is decoded; at most three parts are in memory.
+The number of workers, the limits of parts and the records that are left out (because an interrupted run embedded them
+already, say) change no bit: see `shardgraph.embedding.backbones.base`.
 """
 
 import os
@@ -21,9 +21,9 @@ from shardgraph.embedding.records import TEXT, Record
 from shardgraph.errors import InputError, some
 from shardgraph.storage.samples import Samples
 
-CHUNKS = {TEXT: 1024}  # texts fill the passes of their buckets better in larger parts
+CHUNKS = {TEXT: 1024}  # larger parts, because texts are batched by length
 _CHUNK = 256
-_KEPT = 32 * 2**20 - 2**16  # the largest block that glibc can be taught to keep, nearly
+_KEPT = 32 * 2**20 - 2**16  # just below the largest block that glibc keeps for reuse
 
 
 def embed(
@@ -38,18 +38,18 @@ def embed(
 ) -> Iterator[Samples]:
     """Embed records, in their order, yielding `chunk` of them at a time.
 
-    A record that cannot be read is left out and told to `on_bad` (id, reason). Unless `skip_bad`, an
-    `InputError` that carries all such ids follows after the last good sample, so that one run finds
-    them all and loses nothing. `on_progress` gets the number of records done since its last call.
+    A record that cannot be read is left out and reported to `on_bad` (id, reason). Unless `skip_bad`, an `InputError`
+    with the ids of all such records is raised after the last good sample, so that one run finds all of them and loses
+    nothing. `on_progress` gets the number of records done since its last call.
     """
     parts = embed_parts(records, backbone, chunk=chunk, workers=workers)
     with closing(parts):
-        yield from told(parts, skip_bad=skip_bad, on_bad=on_bad, on_progress=on_progress)
+        yield from report_parts(parts, skip_bad=skip_bad, on_bad=on_bad, on_progress=on_progress)
 
 
 @dataclass(frozen=True)
 class Part:
-    """Some records, embedded: the samples of those that could be read, and why the others could not."""
+    """Some embedded records: the samples, and the reasons for records that could not be read."""
 
     samples: Samples | None
     bad: dict[str, str]
@@ -60,20 +60,20 @@ def embed_parts(
     records: Iterable[Record], backbone: Backbone, *, chunk: int | None = None, workers: int | None = None
 ) -> Generator[Part, None, None]:
     """Embed records in this process, `chunk` of them at a time."""
-    with _crew(backbone, workers) as crew:
-        for part in _in_flight(crew, iter(records), chunk or chunk_of(backbone.modality)):
+    with _start_workers(backbone, workers) as threads:
+        for part in _run_parts(threads, iter(records), chunk or chunk_of(backbone.modality)):
             samples = _collect(part)
             yield Part(samples, part.bad, len(part.records))
 
 
-def told(
+def report_parts(
     parts: Iterable[Part],
     *,
     skip_bad: bool,
     on_bad: Callable[[str, str], None] | None,
     on_progress: Callable[[int], None] | None,
 ) -> Iterator[Samples]:
-    """The parts' samples, while progress and what cannot be read are told as `embed` says."""
+    """The samples of the parts; progress and unreadable records are reported as described in `embed`."""
     bad: dict[str, str] = {}
     for part in parts:
         bad |= part.bad
@@ -90,17 +90,17 @@ def told(
 
 
 def chunk_of(modality: str) -> int:
-    """How many records make a part."""
+    """The number of records in a part."""
     return CHUNKS.get(modality, _CHUNK)
 
 
 @dataclass
 class _Part:
-    """Some records on their way: each is prepared, then it has a place in a pass through the network."""
+    """Records in progress: each is prepared, then it has a row in a pass through the network."""
 
     records: list[Record]
     prepared: list[Future[Prepared]]
-    places: dict[int, tuple[Future[list[Embedded]], int]] = field(default_factory=dict)
+    rows: dict[int, tuple[Future[list[Embedded]], int]] = field(default_factory=dict)
     bad: dict[str, str] = field(default_factory=dict)
 
 
@@ -108,8 +108,8 @@ Waiting = tuple[_Part, int, Prepared]
 
 
 @dataclass(frozen=True)
-class _Crew:
-    """The threads at work: `decoders` prepare samples, `passers` run the network; `open` are batches to fill."""
+class _Workers:
+    """The threads: `decoders` prepare samples, `passers` run the network; `open` are batches that are not full yet."""
 
     backbone: Backbone
     decoders: ThreadPoolExecutor
@@ -122,25 +122,25 @@ class _Crew:
 
 
 @contextmanager
-def _crew(backbone: Backbone, workers: int | None) -> Iterator[_Crew]:
-    """Threads for the duration; on the CPU the same ones decode and pass, so that no core waits."""
+def _start_workers(backbone: Backbone, workers: int | None) -> Iterator[_Workers]:
+    """Threads that end with the context; on the CPU the same ones decode and run the network, so that no core idles."""
     alone = backbone.device.type != "cpu" or not backbone.concurrent
     decoders = ThreadPoolExecutor(workers or min(_cores(), 8 if alone else 16), "shardgraph-decode")
     passers = ThreadPoolExecutor(1, "shardgraph-pass") if alone else decoders
     _keep_freed_memory()
     with exact_numerics():
         try:
-            yield _Crew(backbone, decoders, passers)
+            yield _Workers(backbone, decoders, passers)
         finally:
             for pool in (decoders, passers):
                 pool.shutdown(cancel_futures=True)
 
 
 def _keep_freed_memory() -> None:
-    """Have the memory of a pass serve the next, where it would go back to the system and come again, page by page.
+    """Make glibc reuse the memory of a pass for the next one instead of returning it to the system.
 
-    glibc keeps what is smaller than the largest block that was ever freed, up to 32 MiB (mallopt(3), on
-    M_MMAP_THRESHOLD): so one is freed. It saves thousands of page faults a picture.
+    glibc keeps blocks that are smaller than the largest block ever freed, up to 32 MiB (mallopt(3), M_MMAP_THRESHOLD),
+    so one of that size is allocated and freed. This saves thousands of page faults for each image.
     """
     np.empty(_KEPT, np.uint8)
 
@@ -150,24 +150,24 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _in_flight(crew: _Crew, records: Iterator[Record], chunk: int) -> Iterator[_Part]:
-    """The parts in order, each yielded while the next passes the network and the one after is decoded."""
+def _run_parts(threads: _Workers, records: Iterator[Record], chunk: int) -> Iterator[_Part]:
+    """The parts in order; while one is yielded, the next is in the network and the one after is decoded."""
     waiting: deque[_Part] = deque()
     while part := list(islice(records, chunk)):
-        prepare = crew.backbone.prepare
-        waiting.append(_Part(part, [crew.decoders.submit(prepare, record.payload) for record in part]))
+        prepare = threads.backbone.prepare
+        waiting.append(_Part(part, [threads.decoders.submit(prepare, record.payload) for record in part]))
         if len(waiting) > 1:
-            _start_passes(crew, waiting[-2])
+            _start_passes(threads, waiting[-2])
         if len(waiting) > 2:
-            yield _flush(crew, waiting.popleft())
+            yield _flush(threads, waiting.popleft())
     if waiting:
-        _start_passes(crew, waiting[-1])
+        _start_passes(threads, waiting[-1])
     for last in waiting:
-        yield _flush(crew, last)
+        yield _flush(threads, last)
 
 
-def _start_passes(crew: _Crew, part: _Part) -> None:
-    """Send a part's samples to the network, bucket by bucket, as soon as each batch is full."""
+def _start_passes(threads: _Workers, part: _Part) -> None:
+    """Send the samples of a part to the network, a bucket's batch as soon as it is full."""
     one_thread()  # for `rows`, which may try a pass here
     for i, (record, future) in enumerate(zip(part.records, part.prepared, strict=True)):
         try:
@@ -175,34 +175,34 @@ def _start_passes(crew: _Crew, part: _Part) -> None:
         except InputError as problem:
             part.bad[record.id] = str(problem)
             continue
-        bucket = crew.backbone.bucket(sample)
-        crew.open[bucket].append((part, i, sample))
-        if len(crew.open[bucket]) == crew.backbone.rows(bucket):
-            _start_pass(crew, bucket)
+        bucket = threads.backbone.bucket(sample)
+        threads.open[bucket].append((part, i, sample))
+        if len(threads.open[bucket]) == threads.backbone.rows(bucket):
+            _start_pass(threads, bucket)
     part.prepared.clear()
 
 
-def _flush(crew: _Crew, part: _Part) -> _Part:
-    """Send the batches in which a part still waits, though the next part did not fill them either."""
-    for bucket in [bucket for bucket, batch in crew.open.items() if any(one is part for one, _, _ in batch)]:
-        _start_pass(crew, bucket)
+def _flush(threads: _Workers, part: _Part) -> _Part:
+    """Start the batches that hold samples of a part, although the next part did not fill them."""
+    for bucket in [bucket for bucket, batch in threads.open.items() if any(one is part for one, _, _ in batch)]:
+        _start_pass(threads, bucket)
     return part
 
 
-def _start_pass(crew: _Crew, bucket: Bucket) -> None:
-    batch = crew.open.pop(bucket)
-    future = crew.passers.submit(crew.pass_batch, [sample for _, _, sample in batch])
+def _start_pass(threads: _Workers, bucket: Bucket) -> None:
+    batch = threads.open.pop(bucket)
+    future = threads.passers.submit(threads.pass_batch, [sample for _, _, sample in batch])
     for row, (part, i, _) in enumerate(batch):
-        part.places[i] = future, row
+        part.rows[i] = future, row
 
 
 def _collect(part: _Part) -> Samples | None:
     """The part's samples in its records' order; None if none could be read."""
-    order = sorted(part.places)
+    order = sorted(part.rows)
     if not order:
         return None
-    records, places = [part.records[i] for i in order], [part.places[i] for i in order]
-    outs = [future.result()[row] for future, row in places]
+    records = [part.records[i] for i in order]
+    outs = [future.result()[row] for future, row in (part.rows[i] for i in order)]
     return Samples(
         ids=tuple(record.id for record in records),
         labels=tuple(record.label for record in records),

@@ -1,4 +1,4 @@
-"""Records: samples as a reader finds them, before a backbone has seen them."""
+"""Records: samples as a reader gives them, before a backbone embeds them."""
 
 import hashlib
 from dataclasses import dataclass
@@ -17,9 +17,9 @@ UNLABELLED = "?"  # the label of a sample that is only to be predicted
 class Record:
     """One sample before embedding; `payload` is encoded image bytes, the path of an image file, or text.
 
-    `id` is the user's own where there is one, else `content_id(payload)`: the same content then has
-    the same id wherever it is read from. A path is read only when the record is embedded, so that a
-    list of a million records holds no pixels.
+    `id` is the user's own id if there is one, else `content_id(payload)`: equal content then has an equal id, wherever
+    it is read from. A file is read only when the record is embedded, so that a list of a million records holds no
+    pixels.
     """
 
     id: str

@@ -1,4 +1,4 @@
-"""SafeClassifier: the same learning and forgetting on arrays in memory, in the shape of scikit-learn."""
+"""SafeClassifier: learning and exact forgetting on arrays in memory, with the interface of scikit-learn."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -18,9 +18,10 @@ from shardgraph.storage.samples import Samples, check, concatenate, from_arrays
 class SafeClassifier:
     """A shard-graph classifier on token embeddings [n, t, d] or features [n, d].
 
-    After `fit`, `forget(ids)` leaves exactly what `fit` without them gives, with the same class list and samples
-    assigned by hash: `digest_` is equal. So declare `classes` where the last samples of a class may leave, for with
-    `fine` > 1 the class list says which shard a sample is in; a balanced assignment depends on all samples of `fit`.
+    After `fit`, `forget(ids)` gives exactly the model that `fit` without these samples gives: `digest_` is equal. This
+    holds for the same class list and an assignment by hash. Declare `classes` if all samples of a class may be
+    forgotten, because with `fine` > 1 the shard of a sample depends on the class list. A balanced assignment depends on
+    all samples of `fit`.
     """
 
     def __init__(
@@ -50,7 +51,7 @@ class SafeClassifier:
         ids: Iterable[Any] | None = None,
         sources: Iterable[str] | None = None,
     ) -> "SafeClassifier":
-        """Learn from arrays; without `ids` the row numbers serve."""
+        """Train on arrays; the default ids are row numbers."""
         samples = check(from_arrays(X, y, ids, () if sources is None else sources, self.dtype))
         self.dim_ = samples.tokens.shape[1]
         self.classes_declared_ = self._declared(samples.labels)
@@ -58,12 +59,12 @@ class SafeClassifier:
         self.topology_ = self.topology or Bilevel(self.coarse, self.fine)
         if self.topology_.graph(()).private:
             raise ConfigError("private edges need a Workspace: this classifier keeps no ledger of what it released")
-        places = self.topology_.place_first(
+        placed = self.topology_.place_first(
             samples.ids, samples.sources, samples.labels, seed=self.seed, classes=self.classes_declared_
         )
         rows: dict[str, list[int]] = {}
-        for row, place in enumerate(places):
-            rows.setdefault(place, []).append(row)
+        for row, shard in enumerate(placed):
+            rows.setdefault(shard, []).append(row)
         self.shards_ = {name: samples.take(chosen).canonical() for name, chosen in sorted(rows.items())}
         self.adapters_: dict[str, Adapters] = {}
         self.prototypes_ = total(
@@ -74,7 +75,7 @@ class SafeClassifier:
 
     @property
     def digest_(self) -> str:
-        """The model's digest: equal digests, equal bytes."""
+        """The digest of the model: equal digests mean equal bytes."""
         return self._fitted().digest
 
     @property
@@ -90,7 +91,8 @@ class SafeClassifier:
         """A softmax over the scores [n, K], in the order of `classes_`."""
         scores = self._fitted().scores(self._queries(X)).astype(np.float64)
         exp = np.exp(scores - scores.max(axis=1, keepdims=True))
-        return exp / exp.sum(axis=1, keepdims=True)
+        shares: np.ndarray = exp / exp.sum(axis=1, keepdims=True)
+        return shares
 
     def score(self, X: np.ndarray, y: Iterable[Any]) -> float:
         """Accuracy."""
@@ -100,7 +102,7 @@ class SafeClassifier:
         return float(np.mean(found == np.array(labels)))
 
     def plan_forget(self, ids: Iterable[Any]) -> dict[str, Any]:
-        """Which groups forgetting would rebuild, and how many samples that revisits."""
+        """The number of groups that forgetting would retrain, and the samples that this reads again."""
         touched = self._touched(ids)
         affected = self.topology_.graph(self.shards_).affected(touched)
         revisited = {shard for group in affected for shard in group.neighbourhood if shard in self.shards_}
@@ -115,7 +117,7 @@ class SafeClassifier:
         }
 
     def forget(self, ids: Iterable[Any]) -> "SafeClassifier":
-        """Forget samples by id; only the groups that could have seen them are trained again."""
+        """Forget samples by id; only the groups that could have seen them are retrained."""
         touched = self._touched(ids)
         for group in self.topology_.graph(self.shards_).affected(touched):
             self.adapters_.pop(group.name, None)
@@ -129,7 +131,7 @@ class SafeClassifier:
         return self
 
     def _declared(self, labels: Iterable[str]) -> tuple[str, ...]:
-        """The class list: as declared, else the labels that are here."""
+        """The class list: as declared, else the labels of the samples."""
         if self.classes is None:
             return tuple(sorted(set(labels)))
         check_list(self.classes, "classes")

@@ -24,11 +24,11 @@ def expected_cost(graph: ShardGraph, sizes: Mapping[str, int], rates: Mapping[st
     weights: Mapping[str, float] = sizes if rates is None else rates
     if rates is not None:
         _check_weights(graph, rates, "rate")
-    asked = [shard for shard in graph.shards if weights.get(shard, 0)]
-    if not asked:
+    requested = [shard for shard in graph.shards if weights.get(shard, 0)]
+    if not requested:
         raise GraphError("at least one shard must have a sample (or a rate) above zero, got none")
-    costs = [weights[shard] * revisited_samples(graph, sizes, shard) for shard in asked]
-    return _total(costs) / _total([weights[shard] for shard in asked])
+    costs = [weights[shard] * revisited_samples(graph, sizes, shard) for shard in requested]
+    return _total(costs) / _total([weights[shard] for shard in requested])
 
 
 def equal_cliques_cost(clique: int, size: float) -> float:

@@ -20,7 +20,7 @@ class RefinedGraph:
     """V' and E' of the paper: node (S, h) may read (S', k) whenever S may read S'.
 
     Made by `ShardGraph.refined`. Only the labels of each shard, L(S), and the shards' neighbourhoods are
-    kept; edges are found when asked for, as there are many.
+    stored; edges are computed on demand, as there are many.
     """
 
     labels: Mapping[str, frozenset[str]]

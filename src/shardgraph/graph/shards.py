@@ -1,8 +1,10 @@
 """The shard graph: which shard's adapter may learn from which, and which groups a change of a shard affects.
 
-ShardGraph, Group            the graph, and the shards that are trained together
-check_names, check_whole     checks of names and numbers, for this and other modules of the room
-parse_edges, check_edges     edges as JSON has them, [i, j] or [i, j, epsilon]: parsed and checked
+Contents:
+
+    ShardGraph, Group            the graph, and the shards that are trained together
+    check_names, check_whole     checks of names and numbers, for this and other modules of the room
+    parse_edges, check_edges     edges as JSON has them, [i, j] or [i, j, epsilon]: parsed and checked
 """
 
 import math
@@ -181,11 +183,11 @@ class ShardGraph:
     def _known(self, shards: Iterable[str]) -> list[str]:
         if isinstance(shards, str):
             raise GraphError(f"shards must be several names, got the one string {shards!r}")
-        asked = list(shards)
-        unknown = [shard for shard in asked if shard not in self]
+        names = list(shards)
+        unknown = [shard for shard in names if shard not in self]
         if unknown:
             raise GraphError(f"shards must be in the graph, got {some(unknown)}")
-        return asked
+        return names
 
 
 def check_names(values: Iterable[str], what: str = "shard") -> tuple[str, ...]:

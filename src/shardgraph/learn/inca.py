@@ -179,7 +179,8 @@ def by_head(x: Tensor, attention: Attention) -> Tensor:
 def scaled_queries(q: Tensor, attention: Attention) -> Tensor:
     """LN(q) Wq / sqrt(d), by head [H, C, d]."""
     x = layer_norm(q)
-    return by_head(x if attention.wq is None else x @ attention.wq, attention) * attention.head_dim**-0.5
+    queries: Tensor = by_head(x if attention.wq is None else x @ attention.wq, attention) * attention.head_dim**-0.5
+    return queries
 
 
 def _query_gradient(grad: Tensor, q: Tensor, attention: Attention) -> Tensor:

@@ -181,7 +181,8 @@ def quantise(features: np.ndarray) -> np.ndarray:
 
 def lengths(x: np.ndarray) -> np.ndarray:
     """The Euclidean length of every row, summed in an order that other rows do not change (einsum's would)."""
-    return np.sqrt((x * x).sum(axis=1))
+    found: np.ndarray = np.sqrt((x * x).sum(axis=1))
+    return found
 
 
 def expand(samples: Samples, expansion: int, device: str = "cpu") -> np.ndarray:

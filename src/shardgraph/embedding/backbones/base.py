@@ -1,12 +1,11 @@
-"""What every backbone promises: the same sample gives the same bits, whoever is embedded beside it.
+"""Backbone: what every backbone guarantees. The same sample gives the same bits, whatever else is in its batch.
 
-A forward pass has one shape per bucket, and a bucket is a function of the sample alone (images have
-one bucket, a text's is its own padded length). On the CPU a pass runs in one thread, so that bits
-depend neither on the number of cores nor on the load, and several passes run side by side. Images
-pass one at a time: that is the fastest there too, since a pass then stays in the caches. Texts and
-GPUs need company for speed: passes then have `batch_size(bucket)` rows, the last ones padded, and
-before a bucket is first used a synthetic sample is embedded at every position at once; if the bits
-differ between positions, that bucket goes one row at a time instead.
+A forward pass has one shape for each bucket, and the bucket of a sample depends on the sample alone (images have one
+bucket; the bucket of a text is its padded length). On the CPU a pass runs in one thread, so that bits depend on neither
+the number of cores nor the load, and several passes run in parallel. Images pass one at a time: that is also fastest,
+since a pass then fits the caches. Texts and GPUs need batches for speed: their passes have `batch_size(bucket)` rows,
+padded at the end. Before a bucket is first used, a synthetic sample is embedded at every position at once; if the bits
+differ between positions, that bucket is processed one row at a time.
 """
 
 from abc import ABC, abstractmethod
@@ -32,7 +31,7 @@ class Embedded(NamedTuple):
 
 
 def _device(asked: str | None) -> torch.device:
-    """The device that was asked for, if it is here; else the GPU if there is one."""
+    """The requested device, if it is available; by default the GPU if there is one."""
     gpu = torch.cuda.is_available()
     if asked not in (None, "cpu", "cuda") or (asked == "cuda" and not gpu):
         found = "cpu and cuda" if gpu else "no GPU that torch can use: choose cpu"
@@ -43,12 +42,12 @@ def _device(asked: str | None) -> torch.device:
 class Backbone(ABC):
     """A frozen network that turns one payload into tokens and features.
 
-    `identity` names everything about it that the bits of an embedding depend on, apart from the
-    numerics fingerprint (device model, library versions); a workspace keeps it and refuses another.
+    `identity` names everything that the bits of an embedding depend on, except for the numerics fingerprint (device
+    model, library versions). A workspace keeps it and refuses a backbone with another identity.
     """
 
     modality: str
-    concurrent: bool = True  # whether passes may run side by side on the CPU
+    concurrent: bool = True  # whether passes may run in parallel on the CPU
 
     def __init__(self, name: str, *, weights: str, layer: int, device: str | None, dtype: str) -> None:
         if dtype not in ("float16", "float32"):
@@ -88,26 +87,26 @@ class Backbone(ABC):
         """A synthetic sample of a bucket, the same each time."""
 
     def bucket(self, prepared: Prepared) -> Bucket:
-        """What decides the shape of a sample's pass: a function of the sample alone."""
+        """The key of the shape of a sample's pass; it depends on the sample alone."""
         return prepared.shape
 
     def batch_size(self, bucket: Bucket) -> int:
-        """The rows of a pass, where position turns out not to matter."""
+        """The rows of a pass, if the position of a row does not change its bits."""
         return 1 if self.device.type == "cpu" else 64
 
     def stack(self, rows: Sequence[Prepared]) -> Tensor:
-        """Rows of one bucket as one batch, freshly allocated (alignment can decide about kernels)."""
+        """Rows of one bucket as one batch, freshly allocated (alignment may decide which kernel runs)."""
         return torch.from_numpy(np.stack(rows))
 
     def trim(self, prepared: Prepared, tokens: np.ndarray) -> np.ndarray:
-        """The sample's own tokens, without those that only pad it."""
+        """The tokens of a sample, without padding."""
         return tokens
 
     def rows(self, bucket: Bucket) -> int:
         """The rows of each pass of a bucket: `batch_size`, or 1 if position would change bits."""
         if bucket not in self._rows:
             most = self.batch_size(bucket)
-            self._rows[bucket] = most if most == 1 or self._position_is_idle(bucket, most) else 1
+            self._rows[bucket] = most if most == 1 or self._ignores_position(bucket, most) else 1
         return self._rows[bucket]
 
     def embed(self, batch: Sequence[Prepared]) -> list[Embedded]:
@@ -125,6 +124,6 @@ class Backbone(ABC):
             tokens, features = self.forward(self.stack(batch).to(self.device))
             return tokens.to(getattr(torch, self.dtype)).cpu().numpy(), features.float().cpu().numpy()
 
-    def _position_is_idle(self, bucket: Bucket, rows: int) -> bool:
+    def _ignores_position(self, bucket: Bucket, rows: int) -> bool:
         tokens, features = self._pass([self.probe(bucket)] * rows)
         return all(bool((out == out[:1]).all()) for out in (tokens, features))

@@ -1,4 +1,4 @@
-"""The one numerical path that embeddings take."""
+"""The numerics of a forward pass, and the versions of the libraries that decode its input."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,9 +11,9 @@ _DECODERS = ("pillow", "tokenizers", "transformers")
 
 @contextmanager
 def exact_numerics() -> Iterator[None]:
-    """Full float32 in one intra-op thread, deterministic and unsearched cuDNN kernels; restored afterwards.
+    """Full float32 in one intra-op thread, deterministic cuDNN kernels without benchmarking; restored afterwards.
 
-    These are settings of the process: do not train in other threads meanwhile.
+    These are settings of the process: do not train in other threads at the same time.
     """
     threads, precision = torch.get_num_threads(), torch.get_float32_matmul_precision()
     try:
@@ -27,12 +27,12 @@ def exact_numerics() -> Iterator[None]:
 
 
 def one_thread() -> None:
-    """Keep this thread's passes in one thread: each thread has its own count, new ones the machine's."""
+    """Run the passes of this thread without further threads: the setting is per thread, by default all cores."""
     torch.set_num_threads(1)
 
 
 def decoders() -> dict[str, str]:
-    """The versions of what turns payloads into a network's input; those that are not installed are left out."""
+    """The versions of the libraries that turn payloads into the input of a network, if they are installed."""
     found = {}
     for name in _DECODERS:
         try:

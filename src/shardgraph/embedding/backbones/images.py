@@ -1,7 +1,7 @@
-"""Pixels from whatever people call an image: decoded, upright, RGB; or an error.
+"""Decoding of image files: upright RGB pixels, or an error.
 
-Everything here is a function of the encoded bytes and of Pillow's version alone: integer arithmetic,
-no colour management, no metadata but the EXIF orientation.
+The pixels depend on the encoded bytes and on the version of Pillow alone: integer arithmetic, no colour management, no
+metadata but the EXIF orientation.
 """
 
 import io
@@ -40,7 +40,7 @@ def _file(payload: bytes | Path) -> io.BytesIO | Path:
 
 
 def _formats() -> list[str]:
-    """The formats we read that this Pillow has; no PostScript and the like, which run programs."""
+    """The formats that we read and this Pillow supports; no PostScript and the like, which run programs."""
     Image.init()
     return [name for name in FORMATS if name in Image.OPEN]
 
@@ -66,7 +66,7 @@ def _upright_rgb(image: Image.Image) -> Image.Image:
         opaque = Image.new("RGBA", image.size, (*_BACKGROUND, 255))
         image = Image.alpha_composite(opaque, image.convert("RGBA"))
     if image.mode == "RGB":
-        image.load()  # the file closes behind us
+        image.load()  # before the file is closed
         return image
     return image.convert("RGB")
 

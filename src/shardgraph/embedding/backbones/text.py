@@ -1,4 +1,4 @@
-"""What backbones for text share: token ids, buckets by a text's own length, masks."""
+"""TextBackbone: what backbones for text share. Token ids, buckets by the length of a text, masks."""
 
 import threading
 from abc import abstractmethod
@@ -23,10 +23,10 @@ def padded_length(length: int) -> int:
 
 
 class TextBackbone(Backbone):
-    """A backbone for text; what differs is the network and what it pools.
+    """A backbone for text; subclasses define the network and the pooling.
 
-    A bucket is the padded length and whether the text fills it: with no token masked in the whole
-    batch, attention may take another kernel with other bits, which must not hang on the company.
+    A bucket is the padded length and whether the text fills it: if no token of a batch is masked, attention may use
+    another kernel with other bits, so such texts are never batched with others.
     """
 
     modality = TEXT
@@ -71,7 +71,7 @@ class TextBackbone(Backbone):
         return length, len(prepared) == length
 
     def batch_size(self, bucket: Bucket) -> int:
-        length, _ = bucket
+        length: int = bucket[0]
         return max(1, TOKENS_PER_PASS.get(self.device.type, 512) // length)
 
     def probe(self, bucket: Bucket) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""What backbones for images share: how a decoded image becomes the network's input."""
+"""ImageBackbone: what backbones for images share. Framing turns a decoded image into the input of the network."""
 
 from abc import abstractmethod
 from dataclasses import asdict, dataclass
@@ -36,7 +36,7 @@ class Framing:
 
     def normalise(self, pixels: Tensor) -> Tensor:
         """uint8 [n, height, width, 3] -> float32 [n, 3, height, width], channels last as they lie."""
-        # A row of the picture at a time, since three numbers at a time are slow; the bits are the same.
+        # A row of the picture at a time is faster than a pixel at a time; the bits are equal.
         mean, std = (torch.tensor(part, dtype=torch.float32, device=pixels.device) for part in (self.mean, self.std))
         numbers = pixels.flatten(2).float().div_(255).sub_(mean.repeat(self.width)).div_(std.repeat(self.width))
         return numbers.view(pixels.shape).permute(0, 3, 1, 2)
@@ -50,7 +50,7 @@ def _centre(size: tuple[int, int], fraction: float) -> tuple[float, float, float
 
 
 class ImageBackbone(Backbone):
-    """A backbone for images; what differs is the network and its framing."""
+    """A backbone for images; subclasses define the network and its framing."""
 
     modality = IMAGE
     framing: Framing

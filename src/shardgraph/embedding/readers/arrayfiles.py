@@ -1,4 +1,4 @@
-"""Array files opened safely: names in, NumPy arrays out, nothing executed."""
+"""Array files (.npz, .safetensors) as NumPy arrays by name; nothing in a file is executed."""
 
 import io
 import json
@@ -19,7 +19,7 @@ _SINGULAR = {"label": "labels", "id": "ids", "source": "sources", "subject": "su
 
 
 def load_arrays(path: Path) -> dict[str, np.ndarray]:
-    """The arrays of a file under the names we know; others are left alone."""
+    """The arrays of a file with known names; others are ignored."""
     if not path.is_file():
         raise InputError(f"an array file must exist, '{path}' does not")
     if path.suffix.lower() == ".npz":
@@ -32,7 +32,7 @@ def load_arrays(path: Path) -> dict[str, np.ndarray]:
 def parse_arrays(raw: bytes, most: int, check: Check) -> dict[str, np.ndarray]:
     """The arrays of a file that was sent; refused if they would take more than `most` bytes unpacked.
 
-    `check` raises if it does not want arrays of these shapes: asked before anything is unpacked, and of what was read.
+    `check` raises for shapes that it does not accept: it is called before anything is unpacked, and for what was read.
     """
     if raw[:2] == b"PK":
         _check_archive(raw, most, check)
@@ -58,7 +58,7 @@ def _check_archive(raw: bytes, most: int, check: Check) -> None:
 
 
 def _shapes(packed: zipfile.ZipFile) -> dict[str, tuple[int, ...]]:
-    """The shapes of an archive's arrays, as their headers say; NumPy reads no more than they say."""
+    """The shapes of the arrays of an archive, from their headers; NumPy reads no more than the headers declare."""
     found = {}
     for part in packed.namelist():
         name = _name(part.removesuffix(".npy"))

@@ -1,4 +1,4 @@
-"""Arrays: a person's own embeddings, from `.npz` (no pickles) or `.safetensors`.
+"""Arrays: embeddings that a person made, from `.npz` (no pickles) or `.safetensors`.
 
     tokens    [n, t, d] floats      token embeddings; or
     features  [n, d]    floats      pooled vectors; at least one of the two must be there
@@ -7,10 +7,10 @@
     ids, sources, subjects, splits  [n] int or str, optional
     classes   [c]       str         optional: the names of integer labels
 
-With features alone, each is its sample's one token; with tokens alone, the feature is their mean,
-taken per sample in float64, so that no sample's bits depend on another's. A sample without an id is
-named by the digest of its own rows. safetensors holds no strings: there, any of the string columns
-may stand in the header's metadata as a JSON list under the same name.
+With features only, the features of a sample are its one token. With tokens only, the features are their mean, computed
+for each sample in float64, so that the bits of a sample depend on no other. The default id of a sample is the digest of
+its rows. safetensors holds no strings: there, a string column may be in the header's metadata, as a JSON list under the
+same name.
 """
 
 from collections import Counter
@@ -44,11 +44,11 @@ def samples_from(arrays: dict[str, np.ndarray], dtype: str = "float16") -> Sampl
     arrays = {"labels": np.full(len(rows) if rows.ndim else 0, "?")} | arrays
     _check_shapes(arrays)
     samples = _samples(arrays, dtype)
-    return check(samples if "ids" in arrays else replace(samples, ids=_apart(samples.ids)))
+    return check(samples if "ids" in arrays else replace(samples, ids=_make_distinct(samples.ids)))
 
 
-def _apart(ids: tuple[str, ...]) -> tuple[str, ...]:
-    """The ids, with a number where one came before."""
+def _make_distinct(ids: tuple[str, ...]) -> tuple[str, ...]:
+    """The ids, with a number appended to repeated ones."""
     seen: Counter[str] = Counter()
     found = []
     for name in ids:
@@ -78,7 +78,7 @@ def _check_shapes(arrays: Mapping[str, np.ndarray]) -> None:
 
 
 def _samples(part: Mapping[str, np.ndarray], dtype: str) -> Samples:
-    """The samples; every step works on one sample at a time or element by element."""
+    """The samples; every step handles one sample at a time or single elements."""
     tokens = _token_rows(part)
     lengths = [len(row) for row in tokens]
     features = part["features"] if "features" in part else np.stack([_mean(row) for row in tokens])
@@ -106,7 +106,8 @@ def _token_rows(part: Mapping[str, np.ndarray]) -> list[np.ndarray]:
 def _mean(tokens: np.ndarray) -> np.ndarray:
     """The mean token in float64; zeros where no token is left, which `check` then reports."""
     total = np.ascontiguousarray(tokens, dtype=np.float64).sum(axis=0)
-    return total / max(len(tokens), 1)
+    mean: np.ndarray = total / max(len(tokens), 1)
+    return mean
 
 
 def _labels(part: Mapping[str, np.ndarray]) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""What every reader promises: how many samples, of what kind, one after the other in a stable order."""
+"""Reader: what every reader guarantees. The number of samples, their kind, and records in a stable order."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Which column of a table means what."""
+"""Columns: the meaning of the columns of a table."""
 
 import json
 from collections.abc import Mapping, Sequence

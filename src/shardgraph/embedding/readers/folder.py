@@ -1,9 +1,8 @@
 """Folders of images: `class/*.jpg`, or `source/class/*.jpg` where sources are folders.
 
-Above either, folders named `train` and `test` (and nothing else) are splits. A sample's id is its path
-inside the folder, with slashes: that is the name its owner gave it. Images that are only to be predicted
-(not `labelled`) may lie anywhere below. Files that do not look like
-images and hidden ones are passed over.
+Above either, folders named `train` and `test` (and no others) are splits. The id of a sample is its path inside the
+folder, with slashes: the name that its owner gave it. Images that are only to be predicted (not `labelled`) may be at
+any depth. Hidden files and files without the suffix of an image are ignored.
 """
 
 import os
@@ -53,7 +52,7 @@ def _images(folder: Path) -> Iterator[str]:
 
 
 def _meaning(names: list[str], folder: Path) -> tuple[str, ...]:
-    """What the folders of a path stand for, from the outermost on."""
+    """The meaning of the folders of a path, from the outermost on."""
     if not names:
         raise InputError(f"'{folder}' must hold images as class/name.jpg or source/class/name.jpg, found none")
     by_depth = {name.count("/"): name for name in reversed(names)}

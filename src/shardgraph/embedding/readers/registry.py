@@ -1,4 +1,4 @@
-"""Readers by path: what a file or folder is, is told by its name."""
+"""Readers by path: the kind of a file is recognised by its suffix."""
 
 from pathlib import Path
 

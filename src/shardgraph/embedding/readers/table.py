@@ -1,8 +1,8 @@
-"""Tables: Parquet and CSV, a row a sample.
+"""TableReader: what tables (Parquet, CSV, TSV) share; one row is one sample.
 
-Ids are the user's own: the id column, else the path where images are given by path. Else the content
-names the sample ("sha256:..."), so the same content with the same label, source, subject and split is
-one sample and read once; with another label it is an error, since nobody could tell the two apart.
+Ids are the user's own: the id column, else the path where images are given by path. Otherwise the id is the digest of
+the content ("sha256:..."). Then rows with equal content, label, source, subject and split are one sample and are read
+once; equal content with another label is an error, since the two would have one id.
 """
 
 import hashlib
@@ -18,6 +18,7 @@ from shardgraph.errors import DuplicateSample, InputError
 from shardgraph.storage.samples import TRAIN
 
 Row = Mapping[str, Any]
+_TEXTS = ("id", "path", "label", "source", "subject", "split")  # columns that hold text
 
 
 class TableReader(Reader):
@@ -28,7 +29,7 @@ class TableReader(Reader):
         self.columns = (columns or Columns()).resolve(self._header(), labelled=labelled)
         self._labelled = labelled
         self.modality = modality(self.columns)
-        self.repeats = 0  # rows of the last reading that were another row's sample again
+        self.repeats = 0  # rows of the last reading that repeated another row's sample
         if not len(self):
             raise InputError(f"'{self.path.name}' must have at least one row, got none")
 
@@ -50,7 +51,7 @@ class TableReader(Reader):
 
     def _record(self, row: Row, number: int) -> Record:
         where = f"row {number} of '{self.path.name}'"
-        text = {key: as_text(value, f"column {key!r} in {where}") for key, value in row.items() if key in _WORDS}
+        text = {key: as_text(value, f"column {key!r} in {where}") for key, value in row.items() if key in _TEXTS}
         payload = self._payload(row, where)
         own = text.pop("id", "") if "id" in self.columns else text.get("path", "")
         if "id" in self.columns and not own:
@@ -81,22 +82,19 @@ class TableReader(Reader):
     def _is_new(self, record: Record, seen: dict[bytes, bytes]) -> bool:
         key = bytes.fromhex(record.id.removeprefix("sha256:"))[:16]
         rest = "\0".join([record.label, record.source, record.subject, record.split])
-        told = hashlib.sha256(rest.encode()).digest()[:16]
+        mark = hashlib.sha256(rest.encode()).digest()[:16]
         if key not in seen:
-            seen[key] = told
+            seen[key] = mark
             return True
-        if seen[key] != told:
+        if seen[key] != mark:
             message = f"{record.id!r} is twice in '{self.path.name}', with another label, source, subject or split"
             raise DuplicateSample(f"{message}: name a column with ids", [record.id])
         self.repeats += 1
         return False
 
 
-_WORDS = ("id", "path", "label", "source", "subject", "split")
-
-
 def as_text(value: Any, where: str) -> str:
-    """A cell as text: integers in digits, null as nothing; other kinds name nothing."""
+    """A cell as text: integers as digits, null as ""; other types are refused."""
     if value is None:
         return ""
     if isinstance(value, float) and value.is_integer():  # how pandas writes integers beside nulls

@@ -16,7 +16,8 @@ from shardgraph.embedding.backbones.base import Backbone
 from shardgraph.embedding.backbones.decoders import decoders
 from shardgraph.embedding.backbones.registry import backbone_like, load_backbone
 from shardgraph.embedding.on_cluster import embed_on
-from shardgraph.embedding.pipeline import Part, embed_parts, told
+from shardgraph.embedding.pipeline import Part, embed_parts
+from shardgraph.embedding.pipeline import report_parts as told
 from shardgraph.embedding.readers.base import Reader
 from shardgraph.embedding.records import EMBEDDING, Record
 from shardgraph.errors import BackboneError, InputError

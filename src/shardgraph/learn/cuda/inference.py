@@ -1,4 +1,4 @@
-"""All adapters on a batch of samples: the forward half of training's kernels, the same adapters for every sample."""
+"""The logits of all adapters on a batch of samples, by the forward half of the training kernels."""
 
 import torch
 from torch import Tensor

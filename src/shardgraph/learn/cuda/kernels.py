@@ -2,14 +2,14 @@
 
     lay_out   tokens -> LayerNorm -> keys [n, H, T, d] in half precision (keys are values: nothing is projected)
     attend    per sample and head: attention, and the three sums that the last LayerNorm needs
-    losses    per sample: logits, and how the loss pulls on each
+    losses    per sample: logits, and the derivatives of the loss with respect to them
     pull      per sample and head: gradients of queries and heads, summed over a few samples
     update    per adapter: the rest of the backward pass, AdamW, and the next step's queries and heads
 
 Queries are kept multiplied by log2(e) / sqrt(d), so that attention is a power of two of a plain product.
 
-Batch-invariant: a program handles one group's numbers in a fixed order, and every shape that the compiler sees
-(class block, tokens, dimensions, samples per program) is a function of that group alone.
+Batch-invariant: a program processes the numbers of one group in a fixed order, and every shape that the compiler sees
+(class block, tokens, dimensions, samples per program) depends on that group alone.
 
 Names: s the step, g the group, c the adapter, h the head, t the token. Rows of a step: [steps, G, B], -1 if empty.
 """
@@ -38,7 +38,7 @@ def lay_out(tokens, sample_of, place_of, keys, eps, stride_t, D: tl.constexpr, B
 def _attention(keys, lengths, row, h, q, stride_t, H: tl.constexpr, TP: tl.constexpr, DH: tl.constexpr):
     """One sample's keys of a head [TP, DH], the attention of every adapter [CB, TP], what it gathers [CB, DH].
 
-    A row of -1 stands for no sample: all keys are zero then, and nothing is infinite.
+    A row of -1 means no sample: all keys are zero then, and nothing is infinite.
     """
     t, d = tl.arange(0, TP), tl.arange(0, DH)
     length = tl.load(lengths + row, mask=row >= 0, other=0)
@@ -58,7 +58,7 @@ def attend(
 ):  # fmt: skip
     g, chunk, h = tl.program_id(0) // CHUNKS, tl.program_id(0) % CHUNKS, tl.program_id(1)
     c, d = tl.program_id(2) * CB + tl.arange(0, CB), tl.arange(0, DH)
-    owner = 0 if SHARED else g  # when predicting, all samples meet the same adapters
+    owner = 0 if SHARED else g  # in inference, all samples use the same adapters
     mine = (owner * CP + c[:, None]) * (H * DH) + h * DH + d[None, :]
     q, v = tl.load(queries + mine), tl.load(heads + mine)
     s = tl.load(step)

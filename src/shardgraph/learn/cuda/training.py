@@ -1,11 +1,11 @@
-"""Many groups trained together on one GPU: the same schedule as on the CPU, a few launches a step.
+"""Training of many groups together on one GPU: the same schedule as on the CPU, a few kernel launches for each step.
 
-A group's bits are a function of the group: groups are launched together only with others of the same
-padded shape, and no kernel looks at how many there are.
+The bits of a group depend on the group alone: it is launched only with groups of the same padded shape, and no kernel
+reads how many there are.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,19 +21,22 @@ from shardgraph.learn.recipe import Recipe
 from shardgraph.storage.samples import Samples
 
 CHUNK = 4  # samples that one program sums over
-BLOCK = 16  # adapters that one program handles: more would spill registers
-ATTEND = {"num_warps": 2, "num_stages": 3}  # measured on an H200; constants, so that no shape of a launch matters
+BLOCK = 16  # adapters of one program: more would spill registers
+ATTEND = {
+    "num_warps": 2,
+    "num_stages": 3,
+}  # the fastest on an H200; constants, so that bits do not depend on the launch
 PULL = {"num_warps": 4, "num_stages": 2}
 LOG2E = math.log2(math.e)
 
 
 def padded(n: int, least: int = 16) -> int:
     """The next power of two, for shapes that the compiler sees."""
-    return max(least, triton.next_power_of_2(n))
+    return max(least, int(triton.next_power_of_2(n)))
 
 
 def shape_of(group: GroupInputs) -> tuple[int, int]:
-    """The padded numbers of adapters and tokens; groups train together only if these are equal."""
+    """The padded numbers of adapters and tokens; only groups for which these are equal are trained together."""
     return padded(len(group.classes)), padded(int(np.diff(group.samples.offsets).max()))
 
 
@@ -42,7 +45,7 @@ def train_groups(groups: Sequence[GroupInputs], recipe: Recipe, seed: int, devic
     shapes = [shape_of(group) for group in groups]
     results: dict[str, Adapters] = {}
     for shape in sorted(set(shapes)):
-        same = [group for group, its in zip(groups, shapes, strict=True) if its == shape]
+        same = [group for group, own in zip(groups, shapes, strict=True) if own == shape]
         results |= dict(_train_launch(same, shape, recipe, seed, device))
     return (results[group.name] for group in groups)
 
@@ -93,7 +96,7 @@ def lay_out(parts: Sequence[Samples], heads: int, device: str) -> KeysOnDevice:
 
 
 class Launch:
-    """Groups of one padded shape, training together; owns their state on the device."""
+    """The training of groups of one padded shape; owns their state on the device."""
 
     def __init__(
         self,
@@ -110,7 +113,10 @@ class Launch:
         self.dim = self.heads * self.width
         rows, counts, rates = _schedule(groups, recipe, seed)
         self.steps = len(rows)
-        put = lambda array: torch.from_numpy(array).to(device)  # noqa: E731
+
+        def put(array: np.ndarray) -> Tensor:
+            return torch.from_numpy(array).to(device)
+
         self.rows, self.counts, self.rates = put(rows), put(counts), put(rates)
         self.targets = put(_targets(groups))
         self.classes = put(np.array([len(group.classes) for group in groups], np.int32))
@@ -134,15 +140,15 @@ class Launch:
         self.folded = (v - v.mean(dim=-1, keepdim=True)).contiguous()
 
     def run(self) -> None:
-        """All steps; on a GPU one step is captured and replayed."""
+        """Run all steps; on a GPU one step is captured and replayed."""
         if self.step.device.type != "cuda":
             for _ in range(self.steps):
                 self._step()
             return
         saved = [x.clone() for x in self._state()]
-        side = torch.cuda.Stream()
+        side = _new_stream()
         side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):  # compile and warm up, then put everything back
+        with torch.cuda.stream(side):  # compile and warm up, then restore the state
             self._step()
         torch.cuda.current_stream().wait_stream(side)
         for x, before in zip(self._state(), saved, strict=True):
@@ -180,6 +186,9 @@ class Launch:
             D=self.dim, BD=padded(self.dim), CP=self.adapters, CHUNK=CHUNK, CHUNKS=self.chunks, num_warps=4,
         )  # fmt: skip
         self.step.add_(1)
+
+
+_new_stream: Callable[[], torch.cuda.Stream] = torch.cuda.Stream
 
 
 def _schedule(groups: Sequence[GroupInputs], recipe: Recipe, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -1,9 +1,11 @@
 """Tasks and executors: a group to train as plain data, the one way to train it, and the executor to use.
 
-GroupTask          which files to read, how to train, where to write
-Executor           runs tasks; SerialExecutor in this process, the others in modules of their own
-choose_executor    the executor for some tasks, unless the caller names one
-run_task           trains one task in this process: load_task, train_task, write_result
+Contents:
+
+    GroupTask          which files to read, how to train, where to write
+    Executor           runs tasks; SerialExecutor in this process, the others in modules of their own
+    choose_executor    the executor for some tasks, unless the caller names one
+    run_task           trains one task in this process: load_task, train_task, write_result
 """
 
 import os

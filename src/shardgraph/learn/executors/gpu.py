@@ -1,7 +1,7 @@
-"""Groups trained together on one GPU, in waves that fit its memory.
+"""GpuExecutor: groups trained together on one GPU, in waves that fit its memory.
 
-While a wave trains, the next one is read from disk. What the kernels do not cover is the CPU's work: see `on_gpu`.
-Groups with private edges are too: their noise comes from the operating system.
+While a wave is trained, the next one is read from disk. Recipes that the kernels do not support are trained on the CPU
+(see `on_gpu`), and so are groups with private edges, whose noise comes from the operating system.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,11 +14,11 @@ from shardgraph.learn.executors.base import GroupResult, GroupTask, Trained, loa
 from shardgraph.learn.group import GroupInputs
 from shardgraph.learn.recipe import Recipe
 
-WAVE = 0.6  # share of the free memory that one wave's files may take; keys take about as much as files
+WAVE = 0.6  # share of the free memory that the files of one wave may take; keys take about as much as files
 
 
 class GpuExecutor:
-    """Runs tasks on the GPU; `memory` caps the bytes that a wave's samples may take there."""
+    """Runs tasks on the GPU; `memory` limits the bytes of a wave's samples there."""
 
     def __init__(self, memory: int | None = None) -> None:
         free = torch.cuda.mem_get_info()[0]
@@ -29,7 +29,7 @@ class GpuExecutor:
         return (write_result(task, *trained) for task, trained in self.train(tasks))
 
     def train(self, tasks: Sequence[GroupTask]) -> Iterator[tuple[GroupTask, Trained]]:
-        """The groups, wave by wave; nothing is written."""
+        """The trained groups, wave by wave, without writing them."""
         yield from ((task, train_task(task)) for task in tasks if task.privacy is not None)
         ready = list(waves([task for task in tasks if task.privacy is None], self.memory))
         with ThreadPoolExecutor(1) as reader:

@@ -1,8 +1,8 @@
-"""Groups spread over worker processes of one thread each.
+"""ProcessExecutor: groups in worker processes with one thread each.
 
-A worker is a fresh interpreter that reads tasks as JSON lines and answers with results: nothing is
-forked after torch is loaded, and a caller's script needs no `if __name__ == "__main__"`. A worker whose
-parent died ends at once; what it was writing lies in the scratch folder.
+A worker is a fresh interpreter that reads tasks and writes results as lines of JSON: nothing is forked after torch is
+loaded, and a caller's script needs no `if __name__ == "__main__"`. A worker whose parent ended ends at once; its
+unfinished file is in the scratch folder, which recovery empties.
 """
 
 import json
@@ -26,7 +26,7 @@ class ProcessExecutor:
         self.workers = workers
 
     def run(self, tasks: Sequence[GroupTask]) -> Iterator[GroupResult]:
-        """The results, as they come; the workers end with the last one, or with the first error."""
+        """The results, in the order in which tasks finish; the workers end after the last one or the first error."""
         largest_first = sorted(tasks, key=task_bytes, reverse=True)
         workers = [_Worker() for _ in range(min(self.workers, len(tasks)))]
         idle: SimpleQueue[_Worker] = SimpleQueue()
@@ -63,7 +63,7 @@ class _Worker:
             stdout=subprocess.PIPE,
             env={**os.environ, **threads, "PYTHONPATH": paths},
             text=True,
-            start_new_session=True,  # a Ctrl-C is ours to handle
+            start_new_session=True,  # Ctrl-C is handled by the parent
         )
 
     def train(self, task: GroupTask) -> GroupResult:
@@ -77,14 +77,14 @@ class _Worker:
             line = ""
         if not line:
             raise WorkspaceError(f"a worker process ended while it trained {task.name}; run the command again")
-        answer = json.loads(line)
-        if "error" in answer:
-            kind = getattr(shardgraph.errors, answer["kind"], WorkspaceError)
-            raise kind(answer["error"])
-        return GroupResult(**answer)
+        reply = json.loads(line)
+        if "error" in reply:
+            kind = getattr(shardgraph.errors, reply["kind"], WorkspaceError)
+            raise kind(reply["error"])
+        return GroupResult(**reply)
 
     def stop(self) -> None:
-        """End the process, whatever it is doing."""
+        """Kill the process."""
         self._process.kill()
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout):

@@ -1,7 +1,7 @@
-"""Groups as calls to a Ray cluster: shard files are read where a group trains, its adapters come back as bytes.
+"""RayExecutor: groups as calls to a Ray cluster. A node reads the shard files and returns the adapters as bytes.
 
-Only this process writes to the workspace, so that a worker that was given up for lost, and is not, can change nothing.
-A node whose numerics are not the wanted ones would give other bytes: it gets no work.
+Only this process writes to the workspace, so that a worker that was wrongly taken for lost cannot change it. A node
+with other numerics would give other bytes, so it gets no work.
 """
 
 from collections import Counter
@@ -28,12 +28,12 @@ from shardgraph.learn.executors.base import (
 )
 from shardgraph.learn.numerics import Numerics, difference, fingerprint
 
-WORKING_SET = 6  # times a task's files: as read, in float32, projected, and a batch's products
+WORKING_SET = 6  # memory of a task, in sizes of its files: as read, in float32, projected, and the products of a batch
 GPU_WAVE = 8 << 30  # bytes of files that go to a GPU in one call, at most
 
 
 class RayExecutor:
-    """Runs tasks on a cluster's nodes that have these numerics; through `storage` where they do not see our files."""
+    """Runs tasks on the nodes of a cluster with these numerics; files go through `storage`, if it is given."""
 
     def __init__(
         self,
@@ -46,9 +46,10 @@ class RayExecutor:
         self.cluster, self.numerics, self.storage, self.gpu_memory = cluster, numerics, storage, gpu_memory
 
     def run(self, tasks: Sequence[GroupTask]) -> Iterator[GroupResult]:
-        """The results, as they come; what is under way ends with the last one, or with the first error.
+        """The results, in the order in which calls finish; leaving early, or an error, cancels the other calls.
 
-        Groups with private edges train here: a call that a cluster repeats would be a release that nobody entered.
+        Groups with private edges are trained in this process: a call that the cluster repeats would be a release that
+        the privacy accounting does not know of.
         """
         yield from (run_task(task) for task in tasks if task.privacy is not None)
         tasks = [task for task in tasks if task.privacy is None]
@@ -60,16 +61,16 @@ class RayExecutor:
         staging: AbstractContextManager[Staging | None] = self.storage or nullcontext()
         with staging as storage:
             calls = (tuple(_staged(task, storage) for task in wave) for wave in self._waves(tasks, sizes))
-            answers = self.cluster.run(
+            results = self.cluster.run(
                 work, calls, gpus=gpus, memory=lambda wave: WORKING_SET * max(sizes[task.name] for task in wave)
             )
-            with closing(answers):
-                for wave, trained in answers:
+            with closing(results):
+                for wave, trained in results:
                     for task, one in zip(wave, trained, strict=True):
                         yield write_result(task, *one)
 
     def _waves(self, tasks: Sequence[GroupTask], sizes: dict[str, int]) -> Iterator[list[GroupTask]]:
-        """One group a call, the largest first; on GPUs, which train many at once, two calls' worth for each."""
+        """One group for each call, the largest first; on GPUs, which train many at once, two calls for each GPU."""
         largest_first = sorted(tasks, key=lambda task: sizes[task.name], reverse=True)
         if self.numerics["kind"] == "cpu":
             return ([task] for task in largest_first)
@@ -78,8 +79,8 @@ class RayExecutor:
 
 
 def train_wave(wanted: Numerics, gpu_memory: int | None, wave: Sequence[GroupTask]) -> list[Trained] | Unfit:
-    """Train groups in this process of a node, if the node has the wanted numerics and sees the files."""
-    if unfit := unlike(wanted) or _blind(wave):
+    """Train groups in this process of a node, if the node has the wanted numerics and can read the files."""
+    if unfit := check_numerics(wanted) or _check_files(wave):
         return unfit
     if wanted["kind"] == "cpu":
         return [train_task(task) for task in wave]
@@ -88,8 +89,8 @@ def train_wave(wanted: Numerics, gpu_memory: int | None, wave: Sequence[GroupTas
     return [trained for _, trained in GpuExecutor(gpu_memory).train(wave)]
 
 
-def unlike(wanted: Numerics) -> Unfit | None:
-    """What makes this process unfit for bytes of the wanted numerics, if anything."""
+def check_numerics(wanted: Numerics) -> Unfit | None:
+    """The reason why this process cannot give the bytes of the wanted numerics, if there is one."""
     device = wanted["kind"]
     if device == "cuda" and not torch.cuda.is_available():
         return Unfit(FingerprintError("its GPU is not one that torch can use"))
@@ -100,24 +101,24 @@ def unlike(wanted: Numerics) -> Unfit | None:
 
 
 def cluster_device(cluster: Cluster) -> str:
-    """Where groups train on a cluster when nobody says: on its GPUs, if it has any."""
+    """The default device of a cluster: its GPUs, if it has any."""
     return "cuda" if cluster.slots("GPU") else "cpu"
 
 
 def cluster_numerics(cluster: Cluster, device: str, built: Numerics) -> Numerics:
-    """The numerics to work with: those of the model that was built, if a node has them; else this machine's, if a node
-    has them; else those that most nodes have."""
+    """The numerics to work with: those of the built model, if a node has them; else this machine's, if a node has them;
+    else those that most nodes have."""
     own = fingerprint(device) if device == "cpu" or torch.cuda.is_available() else None
     if own is not None and cluster.own:
         return own
-    answers = list(cluster.ask(partial(fingerprint, device), "GPU" if device == "cuda" else "CPU").values())
-    if not answers:
+    found = list(cluster.run_everywhere(partial(fingerprint, device), "GPU" if device == "cuda" else "CPU").values())
+    if not found:
         raise ConfigError(f"no node of the cluster at {cluster.address} has what device {device!r} needs")
-    for wished in (built, own):
-        if wished in answers:
-            assert wished
-            return wished
-    most, _ = Counter(tuple(sorted(answer.items())) for answer in sorted(answers, key=str)).most_common(1)[0]
+    for preferred in (built, own):
+        if preferred in found:
+            assert preferred
+            return preferred
+    most, _ = Counter(tuple(sorted(each.items())) for each in sorted(found, key=str)).most_common(1)[0]
     return dict(most)
 
 
@@ -128,8 +129,8 @@ def _staged(task: GroupTask, storage: Staging | None) -> GroupTask:
     return replace(task, members=members, others=tuple((storage.put(path), digest) for path, digest in task.others))
 
 
-def _blind(wave: Sequence[GroupTask]) -> Unfit | None:
-    """Whether this node does not see a group's files."""
+def _check_files(wave: Sequence[GroupTask]) -> Unfit | None:
+    """The reason why this node cannot read the files of a group, if there is one."""
     for task in wave:
         for path, _ in task.members + task.others:
             if not is_remote(path) and not Path(path).exists():

@@ -1,6 +1,6 @@
 """An empirical lower bound on epsilon, from the scores of many trainings with and without one sample.
 
-(epsilon, delta) limits every test that tries to tell the two apart,
+(epsilon, delta) limits every test that tries to distinguish the two,
 
     P(yes | with) <= e^epsilon P(yes | without) + delta,
 
@@ -18,7 +18,7 @@ from shardgraph.errors import InputError
 
 @dataclass(frozen=True)
 class Test:
-    """Say yes to scores on one side of a threshold; `inside`: yes means "trained with the sample"."""
+    """A threshold test on scores: positive on one side; `inside`: positive means "trained with the sample"."""
 
     threshold: float
     above: bool
@@ -27,11 +27,11 @@ class Test:
     __test__ = False  # not one of pytest's
 
     def rates(self, with_it: np.ndarray, without: np.ndarray) -> tuple[int, int]:
-        """How often it is right, and how often it says yes wrongly."""
+        """The numbers of true and of false positives."""
         right, wrong = (with_it, without) if self.inside else (without, with_it)
-        return int(self._says(right).sum()), int(self._says(wrong).sum())
+        return int(self._positive(right).sum()), int(self._positive(wrong).sum())
 
-    def _says(self, scores: np.ndarray) -> np.ndarray:
+    def _positive(self, scores: np.ndarray) -> np.ndarray:
         return scores > self.threshold if self.above else scores <= self.threshold
 
 

@@ -1,4 +1,4 @@
-"""PrivateRecipe: the public constants of private training; none of them may be a function of the data."""
+"""PrivateRecipe: the public constants of private training; none of them may depend on the data."""
 
 import math
 from dataclasses import asdict, dataclass, fields
@@ -14,7 +14,7 @@ FAIR = 5.0
 class PrivateRecipe:
     """How adapters learn from their own samples directly and from others privately, in every step.
 
-    The defaults were chosen on a held-out part of Stanford Cars' training split; docs/privacy.md says how.
+    The defaults were chosen on a held-out part of Stanford Cars' training split; docs/privacy.md describes how.
 
     noise         the noise multiplier: deviation of the noise in units of `clip`; from `accounting.calibrate`.
                   None: not found yet, nothing can be trained
@@ -53,7 +53,7 @@ class PrivateRecipe:
 
     @property
     def mechanism(self) -> Mechanism:
-        """One training of a group with this recipe, as the accountant sees it."""
+        """One training of a group with this recipe, for the accountant."""
         if self.noise is None:
             raise ConfigError("private training needs a noise multiplier: `accounting.calibrate` finds it")
         return Mechanism(self.rate, self.noise, self.steps)
@@ -67,9 +67,9 @@ class PrivateRecipe:
 
     @property
     def blur(self) -> float:
-        """How much noise a logit may get: 1 where noise is small, and less the more it drowns what there is to learn.
+        """The noise allowed in a logit: 1 where noise is small, less where it exceeds the signal.
 
-        Some dozens of samples a class pull about as far as `FAIR` clips of noise on one step push.
+        Some dozens of samples of a class move a parameter in one step about as far as `FAIR` clips of noise.
         """
         return 1 / (1 + self.mechanism.noise_multiplier / math.sqrt(self.steps) / FAIR)
 

@@ -1,4 +1,4 @@
-"""How many samples may be removed before a private adapter must be trained anew: group privacy and the budget.
+"""Budget: how many samples may be removed before a private adapter must be retrained, by group privacy.
 
     after k removals   alpha = k epsilon,   beta = delta (e^{k epsilon} - 1) / (e^epsilon - 1)
 
@@ -17,7 +17,7 @@ ROUNDING = 1e-12
 
 @dataclass(frozen=True)
 class Budget:
-    """The most (alpha, beta) that an adapter may be away from one that never saw what was forgotten."""
+    """The largest (alpha, beta) distance between an adapter and one that never saw the forgotten samples."""
 
     alpha: float
     beta: float
@@ -45,7 +45,7 @@ class Budget:
 
 PAPER = Budget(30, 1, "paper")  # its figure; vacuous in beta
 DEFAULT = Budget(10, 1e-3, "default")
-BUDGETS = {each.name: each for each in (DEFAULT, PAPER)}
+BUDGETS = {"default": DEFAULT, "paper": PAPER}
 
 
 def check_target(epsilon: float, delta: float, samples: int) -> None:
@@ -59,7 +59,7 @@ def check_target(epsilon: float, delta: float, samples: int) -> None:
 
 
 def after(k: int, epsilon: float, delta: float) -> tuple[float, float]:
-    """(alpha, beta) after k samples were removed; a beta of 1 and more says nothing."""
+    """(alpha, beta) after k samples were removed; a beta of 1 or more is no guarantee."""
     if k < 0:
         raise InputError(f"the number of removed samples must be >= 0, got {k}")
     check_epsilon(epsilon)

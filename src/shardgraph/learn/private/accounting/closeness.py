@@ -1,7 +1,7 @@
-"""What the releases mean: one sample's loss, how close to never-saw after removals, and what the budget still allows.
+"""Guarantees of releases: the loss of a sample, the distance to "never saw" after removals, what the budget allows.
 
-Ask about the groups that share samples (a clique): their adapters are close together, to never having seen what was
-removed from any of them. Groups that share none are independent and have a guarantee each.
+A guarantee concerns groups that share samples (a clique): together they are close to adapters that never saw what was
+removed from any of them. Groups that share no samples are independent and have a guarantee each.
 """
 
 from collections.abc import Iterable
@@ -36,9 +36,9 @@ def sample_loss(releases: Releases, readers: Iterable[str], delta: float) -> tup
 
 
 def guarantee(releases: Releases, budget: Budget, delta: float) -> Guarantee:
-    """How close these groups, together, are to never having seen what was removed.
+    """The distance of these groups, together, to adapters that never saw what was removed.
 
-    The curve is read at the budget's beta. The formula, for a vacuous budget or where PLD cannot answer, counts
+    The curve is read at the budget's beta. The formula, for a vacuous budget or where PLD has no result, counts
     every removed sample at the largest loss among them.
     """
     count = sum(each.count for each in releases.removals)
@@ -72,7 +72,7 @@ def left(releases: Releases, readers: Iterable[str], budget: Budget, delta: floa
 
 
 def to_rebuild(charged: Releases, budget: Budget, delta: float) -> tuple[str, ...]:
-    """The groups that must be built anew before removals, charged here already, are acknowledged; most charged first.
+    """The groups that must be rebuilt before removals, which are charged already, are confirmed; most charged first.
 
     Enter each with `built` before its training starts: the samples that remain are released once more.
     """

@@ -1,9 +1,9 @@
-"""What training with clipped, noisy sums costs in privacy: Google's dp-accounting, asked in our words.
+"""Mechanism: what training with clipped, noisy sums costs in privacy, computed by Google's dp-accounting.
 
-Pure functions, no composition maths of our own. Adjacency: one sample added or removed.
-PLD answers where it can. Its FFT rounds at about 1e-15, which is not small beside a delta of 1e-13, so
-it is asked for slightly less than the delta wanted; below `LEAST_DELTA`, and where the losses are so
-large that its grid would not fit, RDP answers, which is computed in logarithms and always valid.
+Pure functions; the composition is dp-accounting's. Adjacency: one sample added or removed. PLD is used where possible.
+Its FFT rounds at about 1e-15, which is not small compared with a delta of 1e-13, so it is given slightly less than the
+wanted delta. Below `LEAST_DELTA`, and where the losses are so large that its grid would not fit, RDP is used, which is
+computed in logarithms and always valid.
 """
 
 import math
@@ -16,9 +16,9 @@ from typing import Any
 from shardgraph.errors import ConfigError
 
 LEAST_DELTA = 1e-13  # for PLD
-FFT_ROUNDING = 1e-14  # subtracted from delta before PLD is asked: ten times what was seen
+FFT_ROUNDING = 1e-14  # subtracted from delta for PLD: ten times the observed rounding
 ORDERS = (*range(2, 65), 72, 80, 96, 112, 128, 192, 256, 512)  # of RDP; whole ones have closed forms
-MOST_EPSILON = 60.0  # beyond, PLD would be slow and nobody is served: RDP says how bad it is
+MOST_EPSILON = 60.0  # above, PLD would be slow and no removal is within a budget: RDP is enough
 
 
 @dataclass(frozen=True)
@@ -56,13 +56,13 @@ def calibrate(sampling_rate: float, steps: int, epsilon: float, delta: float, re
 
 
 def check_epsilon(value: float) -> None:
-    """Refuse an epsilon that is no privacy promise."""
+    """Raise unless epsilon is a finite number above 0."""
     if not (value > 0 and math.isfinite(value)):
         raise ConfigError(f"epsilon must be a number > 0, got {value}")
 
 
 def check_delta(value: float) -> None:
-    """Refuse a delta that is no probability of failure."""
+    """Raise unless delta is a probability between 0 and 1."""
     if not 0 < value < 1:
         raise ConfigError(f"delta must be in (0, 1), got {value}")
 
@@ -76,7 +76,7 @@ def merge(mechanisms: Iterable[Mechanism]) -> tuple[Mechanism, ...]:
 
 
 def library() -> Any:
-    """The module dp_accounting, or an error that says how to get it."""
+    """The module dp_accounting; an error that names the package if it is missing."""
     try:
         import dp_accounting  # optional: training needs none of it, the noise is calibrated beforehand
         import dp_accounting.pld

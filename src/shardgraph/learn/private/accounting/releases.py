@@ -1,7 +1,7 @@
-"""What a model's private groups have released, and what was removed since, as one value.
+"""Releases: what the private groups of a model have released, and what was removed since, as one value.
 
-Pure: every change gives a new value. Whoever keeps it durably writes `to_json` in the transaction of the act itself:
-a build before its training starts (a crash must not undercharge), a removal together with its request.
+Immutable: every change gives a new value. To be stored in the transaction of the act itself: a build before its
+training starts (a crash must not undercharge), a removal together with its request.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -26,25 +26,25 @@ class Removal:
 class Releases:
     """Every group's builds that learned privately, oldest first, and the removals that are charged to them.
 
-    A build that failed half-way counts: its noise was drawn, and nobody can prove that no sum was seen.
+    A failed build counts: its noise was drawn, and it cannot be proved that no sum was seen.
     """
 
     builds: tuple[tuple[str, Builds], ...] = ()
     removals: tuple[Removal, ...] = field(default=())
 
     def begun(self, group: str, mechanism: Mechanism) -> "Releases":
-        """The group's training begins once more; until it is done the old adapters, with their charges, are there."""
+        """The group's training begins again; until it is done, the old adapters and their charges remain."""
         builds = dict(self.builds)
         builds[group] = (*builds.get(group, ()), mechanism)
         return _tidy(builds, self.removals)
 
     def settled(self, groups: Collection[str]) -> "Releases":
-        """These groups' adapters are new, or served no more: of what was removed earlier they know nothing."""
+        """The adapters of these groups are new, or no longer served: earlier removals do not concern them."""
         kept = (Removal(tuple(g for g in each.groups if g not in groups), each.count) for each in self.removals)
         return _tidy(dict(self.builds), kept)
 
     def built(self, group: str, mechanism: Mechanism) -> "Releases":
-        """The group was trained once more, with what is there now."""
+        """The group was trained again on the samples that remain."""
         return self.begun(group, mechanism).settled([group])
 
     def after_removal(self, groups: Iterable[str], count: int = 1) -> "Releases":
@@ -70,7 +70,7 @@ class Releases:
         return _tidy(builds, (Removal(tuple(names[g] for g in each.groups), each.count) for each in self.removals))
 
     def current(self) -> "Releases":
-        """Only the last build of each group: what a reader sees who kept no earlier model."""
+        """Only the last build of each group: what is visible without earlier models."""
         return Releases(tuple((name, builds[-1:]) for name, builds in self.builds), self.removals)
 
     def mechanisms(self, groups: Iterable[str] | None = None) -> Builds:
@@ -97,7 +97,7 @@ class Releases:
 
 
 def _tidy(builds: Mapping[str, Builds], removals: Iterable[Removal]) -> Releases:
-    """One spelling: sorted, equal readers joined, nothing that concerns nobody."""
+    """The canonical form: sorted, removals of equal groups joined, empty ones dropped."""
     counts: dict[tuple[str, ...], int] = {}
     for each in removals:
         counts[each.groups] = counts.get(each.groups, 0) + each.count

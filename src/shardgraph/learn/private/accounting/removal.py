@@ -4,7 +4,7 @@ Of k samples a Poisson sample holds Binomial(k, rate), and i of them move the cl
 So k removals cost what a mixture of Gaussians with shifts 0..k and those weights costs, which dp-accounting
 composes: the vector case is dominated by the scalar one (Choquette-Choo, Ganesh, Steinke, Thakurta 2023,
 corollary 4.7), and the bound is tight for Poisson sampling (Ganesh 2024, arXiv 2401.10294). But for the
-rounding of its grid it is never worse than the paper's k epsilon, which answers where the grid would not fit.
+rounding of its grid it is never worse than the paper's k epsilon, which is used where the grid would not fit.
 """
 
 import math
@@ -23,7 +23,7 @@ Part = tuple[Mechanism, int]  # a release, and how many samples that it used are
 
 
 def group_alpha(parts: Iterable[Part], beta: float) -> float | None:
-    """alpha at `beta` between these releases and the same without the removed samples; None if PLD cannot say."""
+    """alpha at `beta` between these releases and those without the removed samples; None if PLD has no result."""
     check_delta(beta)
     merged = _merge(parts)
     if not merged:

@@ -1,4 +1,4 @@
-"""PrivacyTerms: what private edges promise, as one value that belongs to the configuration."""
+"""PrivacyTerms: the guarantee of private edges, as one value that is part of the configuration."""
 
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -45,11 +45,11 @@ class PrivacyTerms:
 
     @property
     def mechanism(self) -> Mechanism:
-        """One build of a group, as the accountant sees it."""
+        """One build of a group, for the accountant."""
         return self.recipe.mechanism
 
     def agrees(self, other: "PrivacyTerms") -> bool:
-        """Whether these settled terms are what `other` asks for, the budget aside (and a noise that it leaves open)."""
+        """Whether these settled terms match `other`, apart from the budget and a noise that `other` leaves open."""
         noise = self.recipe.noise if other.recipe.noise is None else other.recipe.noise
         return replace(other, budget=self.budget, recipe=replace(other.recipe, noise=noise)) == self
 

@@ -1,9 +1,9 @@
-"""Few directions for the noise: an owner's own samples say in which directions features differ.
+"""The few directions in which linear adapters learn privately, from the owner's own samples.
 
-Noise has the same size in every dimension, while what neighbours tell lies in few. So linear adapters learn privately
-in `rank` directions only: W + A M', with A [C, r] learned and M [D + 1, r] fixed. M holds the principal directions of
-the owner's own features, each scaled to unit spread and all by 1 / sqrt(r), so that a typical sample is about 1 long
-there. It is a function of own samples, which the owner may use as it likes; of a neighbour's it knows nothing.
+Noise has the same size in every dimension, while the information from neighbours lies in few. So linear adapters learn
+privately in `rank` directions only: W + A M', with A [C, r] learned and M [D + 1, r] fixed. M holds the principal
+directions of the owner's own features, each scaled to unit spread and all by 1 / sqrt(r), so that a typical sample has
+norm about 1 there. M depends on own samples, whose use is not restricted, and on no neighbour's.
 """
 
 import torch
@@ -15,13 +15,14 @@ FLOOR = 1e-3  # of the largest spread: directions with less are no wider than ro
 def directions(inputs: Tensor, rank: int) -> Tensor:
     """M [D + 1, r] from own inputs [n, D + 1], whose last column is the constant 1; r is at most 3 n / 4.
 
-    With fewer than two own samples nothing is known of how features differ, and all dimensions serve.
+    With fewer than two own samples the spread of features is unknown, and all dimensions are used.
     """
     features = inputs[:, :-1]
     count, dim = features.shape
     kept = min(rank, 3 * count // 4, dim) if count > 1 else 0
     if kept == 0:
-        return torch.eye(dim + 1) * (dim + 1) ** -0.5
+        scale: float = (dim + 1) ** -0.5
+        return torch.eye(dim + 1) * scale
     mean = features.mean(dim=0)
     spread, axes = _principal(features - mean, kept)
     scaled = axes / spread.clamp(min=FLOOR * float(spread[0]) + 1e-12) * kept**-0.5

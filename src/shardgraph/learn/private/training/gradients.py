@@ -1,5 +1,6 @@
-"""Per-sample gradients in closed form: their norms and their weighted sums, without one tensor per sample and adapter
-that is not needed (shapes as in `learn.inca`; k parameter rows per adapter: query and head, or one weight).
+"""Gradients of single samples in closed form: their norms and weighted sums, with few tensors per sample and adapter.
+
+Shapes are those of `learn.inca`; an adapter has k rows of parameters: query and head, or one weight.
 
 For Open-InCA, sample i and adapter a, with g = d loss / d logit, e the embedding before the last LayerNorm:
 
@@ -51,10 +52,12 @@ class LinearGradients:
 
     @property
     def squared(self) -> Tensor:
-        return self.slope.square() * torch.linalg.vecdot(self.inputs, self.inputs).unsqueeze(1)
+        squares: Tensor = self.slope.square() * torch.linalg.vecdot(self.inputs, self.inputs).unsqueeze(1)
+        return squares
 
     def weighted(self, weights: Tensor) -> Tensor:
-        return (_cleared(self.slope, weights) * weights).T.mm(_finite(self.inputs)).unsqueeze(0)
+        scaled: Tensor = _cleared(self.slope, weights) * weights
+        return scaled.T.mm(_finite(self.inputs)).unsqueeze(0)
 
 
 @dataclass(frozen=True)
@@ -103,7 +106,7 @@ class IncaGradients:
 
 
 def inca_gradients(q: Tensor, v: Tensor, batch: Keys, used: Tensor, hot: Tensor, attention: Attention) -> IncaGradients:
-    """Per-sample gradients of the binary losses, [B, C] `hot` their targets, where `used` [B, C] says so."""
+    """Per-sample gradients of the binary losses, with targets `hot` [B, C], where `used` [B, C] is true."""
     heads, size, tokens, dim = batch.keys.shape
     done = forward(q, v, batch, attention)
     slope = torch.where(used, torch.sigmoid(done.logits) - hot, 0.0)
@@ -130,7 +133,7 @@ class QueryJacobian:
         centred = q - q.mean(dim=-1, keepdim=True)
         self.scale = (centred.square().mean(dim=-1, keepdim=True) + EPS).rsqrt()  # [C, 1]
         self.normed = centred * self.scale  # [C, D]
-        self.shrink = attention.head_dim**-0.5
+        self.shrink: float = attention.head_dim**-0.5
 
     def __call__(self, grad: Tensor) -> Tensor:
         """[C, D] -> [C, D]: the gradient with respect to q."""
@@ -150,7 +153,10 @@ class QueryJacobian:
         rho = self.normed.square().mean(dim=-1)
         lost = (along_ones.square() + along_normed.square() * (2 - rho)) / dim
         slack = 1 + 32 * torch.finfo(grad.dtype).eps  # the difference may cancel; an error must not clip less
-        return (self.scale.squeeze(-1) * self.shrink).square() * (self._size(grad) * slack - lost).clamp(min=0)
+        squares: Tensor = (self.scale.squeeze(-1) * self.shrink).square() * (self._size(grad) * slack - lost).clamp(
+            min=0
+        )
+        return squares
 
     def _heads(self, rows: Tensor) -> Tensor:
         """[C, D] -> [H, 1, C, d]."""
@@ -160,9 +166,11 @@ class QueryJacobian:
     def _size(self, grad: Tensor) -> Tensor:
         """|Wq h|^2 per sample and adapter; an orthogonal Wq changes no norm, and folded means orthogonal."""
         if self.attention.wq is None or self.attention.folded:
-            return torch.linalg.vecdot(grad, grad).sum(0)
+            size: Tensor = torch.linalg.vecdot(grad, grad).sum(0)
+            return size
         laid = grad.permute(1, 2, 0, 3).flatten(2) @ self.attention.wq.T
-        return torch.linalg.vecdot(laid, laid)
+        size = torch.linalg.vecdot(laid, laid)
+        return size
 
 
 def _finite(inputs: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Both kinds of adapter, as private training meets them: parameters [k, C, D], own and private samples held apart."""
+"""Learner: both kinds of adapter behind one interface for private training. Parameters are [k, C, D]."""
 
 import math
 from dataclasses import dataclass, field
@@ -19,10 +19,10 @@ from shardgraph.storage.samples import Samples
 
 
 class Learner(Protocol):
-    """What the training loop asks of an adapter kind.
+    """What the training loop needs from a kind of adapter.
 
-    width    numbers that an adapter learns privately, in each of its k rows
-    length   about how long a sample's inputs are there
+    width    how many numbers an adapter learns privately, in each of its k rows
+    length   the typical norm of a sample's inputs there
     """
 
     @property
@@ -44,7 +44,7 @@ class Learner(Protocol):
         ...
 
     def spread(self, update: Tensor) -> Tensor:
-        """[k, C, r] -> [k, C, D]: what a private update means for the parameters."""
+        """[k, C, r] -> [k, C, D]: the change of the parameters for a private update."""
         ...
 
     def finished(self, parameters: Tensor) -> tuple[np.ndarray, np.ndarray]:
@@ -54,12 +54,12 @@ class Learner(Protocol):
 
 @dataclass(frozen=True)
 class Targets:
-    """What every adapter should say: 1 for its class, 0 for any other."""
+    """The target of every adapter: 1 for its class, 0 for any other."""
 
     adapters: list[Tensor]  # of each owner
     own: list[Tensor]  # [n_o, c_o] for each owner, its adapters on its own samples
     private: Tensor  # [n', C] on the private samples
-    used: Tensor  # [n', C] bool: who may learn from them
+    used: Tensor  # [n', C] bool: which adapter may learn from them
 
     @classmethod
     def of(cls, samples: Samples, classes: tuple[str, ...], masks: Masks) -> "Targets":
@@ -72,9 +72,9 @@ class Targets:
 def learner(
     samples: Samples, classes: tuple[str, ...], masks: Masks, recipe: Recipe, seed: int, rank: int = 0
 ) -> Learner:
-    """The learner of this recipe over these samples; `rank` is for linear adapters, others learn in all dimensions.
+    """The learner of this recipe over these samples; `rank` applies to linear adapters, others use all dimensions.
 
-    Own samples are laid out owner by owner: padding to the longest sample must not carry news of a private one.
+    Own samples are padded for each owner separately: their padding must not depend on a private sample.
     """
     targets = Targets.of(samples, classes, masks)
     own, private = [samples.take(owner.own) for owner in masks.owners], samples.take(masks.private)
@@ -104,7 +104,7 @@ class IncaLearner:
         batches = [keys.take(each) for keys, each in zip(self.own_keys, rows, strict=True)]
         hot = [target[each] for target, each in zip(self.targets.own, rows, strict=True)]
         mine = [parameters[:, each] for each in self.targets.adapters]
-        if len(batches) > 4 and _alike(batches, hot):  # many small owners at once
+        if len(batches) > 4 and _alike(batches, hot):  # many small owners in one call
             keys, values = (torch.stack([getattr(b, name) for b in batches]) for name in ("keys", "values"))
             found = list(torch.vmap(self._own)(torch.stack(mine), torch.stack(hot), keys, values))
         else:
@@ -141,23 +141,24 @@ class IncaLearner:
 class LinearLearner:
     """Weights and, as the weight of a constant, biases: parameters [1, C, D + 1].
 
-    ways   [O, D + 1, r] the directions in which each owner's adapters learn privately; None: all of them
+    ways   [O, D + 1, r] the directions in which the adapters of each owner learn privately; None: all dimensions
+    seen   [n', r] for each owner, the private samples in its directions
     """
 
     targets: Targets
     own_inputs: list[Tensor]
     private_inputs: Tensor
     ways: Tensor | None = None
-    seen: list[Tensor] = field(default_factory=list)  # [n', r] the private samples as each owner sees them there
+    seen: list[Tensor] = field(default_factory=list)
 
     def start(self, name: str, classes: tuple[str, ...], seed: int) -> Tensor:
-        """Small weights, and biases for equally frequent classes: the first steps would learn nothing else."""
+        """Small weights, and biases for equally frequent classes, which the first steps would learn otherwise."""
         weights = initial_parameters(name, classes, self.private_inputs.shape[1] - 1, seed)[len(classes) :]
         return torch.nn.functional.pad(weights, (0, 1), value=-math.log(max(1, len(classes) - 1))).unsqueeze(0)
 
     def own(self, parameters: Tensor, rows: list[Tensor]) -> Tensor:
         parts = zip(self.own_inputs, self.targets.own, rows, strict=True)
-        if len(rows) == 1:  # one owner of all adapters: nothing to pick, nothing to place
+        if len(rows) == 1:  # one owner of all adapters needs no indexing
             return torch.stack([self._own(parameters[0], *part) for part in parts])
         mine = [parameters[0, each] for each in self.targets.adapters]
         found = [self._own(weights, *part) for weights, part in zip(mine, parts, strict=True)]
@@ -199,7 +200,7 @@ def _slope(logits: Tensor, hot: Tensor) -> Tensor:
 
 
 def _placed(like: Tensor, adapters: list[Tensor], parts: list[Tensor]) -> Tensor:
-    """The owners' parts of a gradient, each at its adapters."""
+    """A gradient, from the part of each owner's adapters."""
     grad = torch.zeros_like(like)
     for each, part in zip(adapters, parts, strict=True):
         grad[:, each] = part
@@ -207,7 +208,7 @@ def _placed(like: Tensor, adapters: list[Tensor], parts: list[Tensor]) -> Tensor
 
 
 def _alike(batches: list[inca.Keys], hot: list[Tensor]) -> bool:
-    """Whether they can be stacked: as many adapters and tokens in each, and no padding."""
+    """Whether they can be stacked: equal numbers of adapters and tokens, and no padding."""
     same = all(each.keys.shape == batches[0].keys.shape and each.bias is None for each in batches)
     return same and all(each.shape == hot[0].shape for each in hot)
 

@@ -1,7 +1,7 @@
-"""Who learns from what: the two masks of SAFE-DP, and the owners that keep adapters apart.
+"""Which adapter learns from which sample, and how: the two masks of SAFE-DP, and the owners of adapters.
 
-The paper's A_direct and A_DP (appendix "DP-SAFE"), [C, n] over adapters and samples. An owner is a shard: all its
-adapters see the same samples in the same way, and are dropped together when one of its own samples is forgotten.
+The masks are the paper's A_direct and A_DP (appendix "DP-SAFE"), [C, n] over adapters and samples. An owner is a shard:
+all its adapters use the same samples in the same way, and are dropped together if one of its own samples is forgotten.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,7 @@ from shardgraph.errors import ConfigError, InputError, some
 
 @dataclass(frozen=True)
 class Owner:
-    """Adapters that were given the same samples: rows of the masks, and samples in canonical order."""
+    """A shard with its adapters (rows of the masks) and its own samples (columns, in canonical order)."""
 
     name: str
     adapters: np.ndarray  # [c] int64
@@ -24,18 +24,18 @@ class Owner:
 
 @dataclass(frozen=True)
 class Masks:
-    """Checked masks: the owners, and which samples anybody uses privately."""
+    """Checked masks: the owners, and which samples are used privately by which adapters."""
 
     owners: tuple[Owner, ...]
     owner: np.ndarray  # [C] int64, index of each adapter's owner
     private: np.ndarray  # [n'] rows of the samples used privately
-    used: np.ndarray  # [n', C] bool, by whom
+    used: np.ndarray  # [n', C] bool, by which adapter
 
 
 def checked_masks(
     direct: np.ndarray, private: np.ndarray, names: Sequence[str], classes: Sequence[str], count: int, readers: int
 ) -> Masks:
-    """The masks, if training with them keeps its promise; otherwise an error that says why not."""
+    """The masks; an error if training with them would not be private."""
     shape = (len(classes), count)
     for mask, what in ((direct, "direct"), (private, "private")):
         if mask.shape != shape or mask.dtype != bool:
@@ -56,7 +56,7 @@ def checked_masks(
 
 
 def own_batches(owner: Owner, group: str, batch: int, seed: int) -> Iterator[np.ndarray]:
-    """Endless batches of the owner's own samples (positions in `own`): a function of their number and names alone."""
+    """Endless batches of the owner's own samples (positions in `own`), which depend on their number and the names."""
     rng = generator(seed, "private-order", group, owner.name)
     waiting = np.empty(0, np.int64)
     while True:

@@ -1,12 +1,12 @@
-"""SAFE-DP: adapters that learn from their own samples directly and from their neighbours' privately.
+"""Training with private edges (SAFE-DP): from own samples directly, from the samples of neighbours privately.
 
     every step    private   a Poisson sample of the others; each sample's gradient clipped jointly over an owner's
                             adapters, summed, noised, divided by a public constant; plain SGD
                   direct    AdamW on the mean loss over batches of the owner's own samples
 
-What one owner's adapters become is a function of its own samples, public constants and noisy sums: of no other
-owner's parameters. So, for everyone who did not use a sample directly, training is `steps` rounds of the Poisson
-sampled Gaussian mechanism with sensitivity `clip`, whatever the owners did with their own samples in between.
+The adapters of an owner depend on its own samples, public constants and noisy sums, and on no parameters of other
+owners. So, for all owners that do not use a sample directly, training is `steps` rounds of the Poisson-sampled Gaussian
+mechanism with sensitivity `clip`, whatever the owners do with their own samples in between.
 """
 
 from collections.abc import Sequence
@@ -42,11 +42,11 @@ def train_private_group(
     noise: NoiseSource,
     owners: Sequence[str] | None = None,
 ) -> Adapters:
-    """The adapters for `classes` (sorted labels), trained on `samples` as the masks [C, n] say.
+    """The adapters for `classes` (sorted labels), trained on `samples` according to the masks [C, n].
 
-    direct, private   which adapter learns from which sample in which way; never both, rows in the order given
-    owners            the shard of each adapter; without, each adapter is on its own, as in the paper
-    The result's `samples` counts own samples only: how many others there were is private.
+    direct, private   which adapter uses which sample in which way; never both; columns in the order of `samples`
+    owners            the shard of each adapter; None: each adapter is an owner, as in the paper
+    `samples` of the result counts own samples only: the number of the others is private.
     """
     if recipe.loss != "bce":
         raise ConfigError(
@@ -78,11 +78,14 @@ def train_private_group(
 def private_gradient(
     model: Learner, parameters: Tensor, masks: Masks, privacy: PrivateRecipe, noise: NoiseSource
 ) -> Tensor:
-    """[k, C, r]: the only way from a private sample to a parameter. The noise comes whoever was chosen, or nobody."""
+    """The noisy gradient [k, C, r] of one step: the only way from a private sample to a parameter.
+
+    Noise is added whichever samples were drawn, and also if none was.
+    """
     rows = torch.from_numpy(np.flatnonzero(noise.chosen(privacy.rate, len(masks.private))))
     owners = torch.from_numpy(masks.owner)
-    total = torch.zeros(*parameters.shape[:2], model.width, dtype=torch.float64)  # so that adding rounds nothing away
-    for part in rows.split(CHUNK) if len(rows) else ():
+    total = torch.zeros(*parameters.shape[:2], model.width, dtype=torch.float64)  # so that sums do not lose small terms
+    for part in torch.split(rows, CHUNK) if len(rows) else ():
         gradients = model.private(parameters, part)
         total += gradients.weighted(clip_weights(gradients.squared, owners, privacy.owner_clip))
     noisy = released(total.numpy(), privacy.mechanism.noise_multiplier * privacy.clip, noise)

@@ -1,7 +1,7 @@
-"""Where the randomness of private training comes from: a cryptographic stream whose key is never kept.
+"""SecureNoise: the randomness of private training, from a cryptographic stream whose key is not kept.
 
-A fresh ChaCha20 key from the operating system serves one draw and is dropped. What this does and does not
-protect against is said in docs/privacy.md, "Limits".
+Each draw uses a fresh ChaCha20 key from the operating system, which is then dropped. docs/privacy.md, "Limits",
+describes what this does and does not protect against.
 """
 
 import math
@@ -23,10 +23,10 @@ class SecureNoise:
         return self.words(count) < np.uint64(int(rate * WORD))
 
     def normal(self, count: int) -> np.ndarray:
-        """[count] float64 by Box and Muller: no rejection, so the time tells nothing.
+        """[count] float64 by Box and Muller: without rejection, so that the running time reveals nothing.
 
-        The radius comes from 128 bits, so that its uniform keeps full relative precision down to 2^-64 and the
-        tail ends at 13.3 deviations; plain 53-bit uniforms would leave holes from about 7 on.
+        The radius uses 128 bits, so that its uniform has full relative precision down to 2^-64 and the tail ends at
+        13.3 deviations; 53-bit uniforms would leave gaps from about 7 on.
         """
         pairs = (count + 1) // 2
         high, low, turn = self.words(3 * pairs).reshape(3, pairs)

@@ -12,7 +12,7 @@ from shardgraph.learn.private.accounting.closeness import Guarantee, guarantee, 
 from shardgraph.learn.private.accounting.mechanism import Mechanism, calibrate, epsilon
 from shardgraph.learn.private.accounting.releases import Releases, Removal
 from shardgraph.learn.private.accounting.removal import group_alpha
-from tests.learn.private.test_accounting import gaussian_epsilon
+from tests.learn.private.accounting.test_mechanism import gaussian_epsilon
 
 BUILD, DELTA = Mechanism(0.05, 10.0, 500), 1e-11
 

@@ -8,7 +8,7 @@ from shardgraph.errors import ConfigError
 from shardgraph.learn.private.accounting.budget import DEFAULT, PAPER, Budget
 from shardgraph.learn.private.accounting.terms import PrivacyTerms, budget_of
 from shardgraph.learn.private.private_recipe import PrivateRecipe
-from tests.learn.private.test_accounting import gaussian_epsilon
+from tests.learn.private.accounting.test_mechanism import gaussian_epsilon
 
 TERMS = PrivacyTerms(2.0, 1e-6, recipe=PrivateRecipe(steps=4))
 
