@@ -1,4 +1,4 @@
-"""The demo's data: scikit-learn's handwritten digits as pictures, given by a museum and seven schools."""
+"""The data of the demo: scikit-learn's handwritten digits as images, from a museum and seven schools."""
 
 import io
 from collections.abc import Sequence
@@ -7,15 +7,15 @@ from pathlib import Path
 
 from shardgraph.errors import InputError
 
-COUNT = 720  # of the 1797 that there are: more would take longer than two minutes on two cores
-SIZE = 96  # pixels that the backbone sees
+COUNT = 720  # of 1797; more would take longer than two minutes on two cores
+SIZE = 96  # pixels of the side of the image that the backbone gets
 SOURCES = ("ash", "birch", "cedar", "elm", "museum", "oak", "rowan", "willow")
-MARGIN = 16  # the backbone keeps the middle of a picture: SIZE of SIZE + 32 pixels
+MARGIN = 16  # pixels on each side; the backbone crops them
 
 
 @dataclass(frozen=True)
 class Digit:
-    """One picture with what the table says about it."""
+    """One image with its columns of the table."""
 
     id: str
     image: bytes  # PNG
@@ -25,7 +25,7 @@ class Digit:
 
 
 def digits(count: int | None = None) -> list[Digit]:
-    """The first digits, dealt to sources, a fifth of them held out."""
+    """The first `count` digits, assigned to sources; a fifth of them is held out."""
     try:
         from sklearn.datasets import load_digits
     except ImportError:
@@ -36,7 +36,7 @@ def digits(count: int | None = None) -> list[Digit]:
 
 
 def write_table(rows: Sequence[Digit], path: Path) -> Path:
-    """A Parquet table with columns that need no flags: id, image, label, source, split."""
+    """Write a Parquet table with the default column names: id, image, label, source, split."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -45,23 +45,23 @@ def write_table(rows: Sequence[Digit], path: Path) -> Path:
     return path
 
 
-def write_pictures(rows: Sequence[Digit], folder: Path) -> None:
-    """Every picture as a file, by its id."""
+def write_images(rows: Sequence[Digit], folder: Path) -> None:
+    """Write every image to a file that is named by its id."""
     folder.mkdir()
     for row in rows:
         (folder / f"{row.id}.png").write_bytes(row.image)
 
 
-def _digit(name: str, image: "object", label: int) -> Digit:
-    from shardgraph.digest import keyed_hash  # which loads numpy; asking for help should not
+def _digit(name: str, image: object, label: int) -> Digit:
+    from shardgraph.digest import keyed_hash  # loads NumPy, which `--help` does not need
 
     source = SOURCES[keyed_hash(0, "source", name) % len(SOURCES)]
     split = "test" if keyed_hash(0, "split", name) % 5 == 0 else "train"
     return Digit(name, _png(image), str(label), source, split)
 
 
-def _png(image: "object") -> bytes:
-    """Eight by eight levels from 0 to 16, dark on light, drawn smoothly in the middle of a picture."""
+def _png(image: object) -> bytes:
+    """The PNG of 8 x 8 levels from 0 to 16, dark on light, enlarged and centred."""
     import numpy as np
     from PIL import Image
 

@@ -1,4 +1,4 @@
-"""experiment: the paper's tables and figures, and ours, from records or from runs on your own cache."""
+"""`experiment`: the tables and figures of the paper and of this project, from records or from new runs."""
 
 import importlib
 import sys
@@ -8,32 +8,33 @@ from typing import Annotated, Any
 import typer
 
 import shardgraph
-from shardgraph.cli.failures import GOES_ON, interrupted
-from shardgraph.cli.options import Json
-from shardgraph.cli.output import print_json, print_table, say
+from shardgraph.cli.command import CONTINUES, exit_interrupted
+from shardgraph.cli.options.shared import Json
+from shardgraph.cli.output import print_json, print_note, print_table
 from shardgraph.errors import InputError
 
 ROOT = Path(shardgraph.__file__).parents[2]
-ANEW = "what --quick ran is not kept, it begins anew"
+NOT_KEPT = "the results of --quick are not kept, it starts from the beginning"
 
 
 def experiment(
-    name: Annotated[str, typer.Argument(help="Which one; 'list' names them, 'all' runs them all.")],
+    name: Annotated[str, typer.Argument(help="The experiment; 'list' lists the names, 'all' selects all of them.")],
     cache: Annotated[
-        Path | None, typer.Option(help="Embeddings to run on first: a folder that experiments/cache.py made.")
+        Path | None,
+        typer.Option(help="First run it on these embeddings: a folder that experiments/cache.py created."),
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Run on scikit-learn's digits instead, in a minute.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Run it on scikit-learn's digits, in about a minute.")] = False,
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Where to write.",
+            help="The folder to write to.",
             show_default="experiments/results of the source tree; experiment-results with --cache",
         ),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Print a table or figure of the paper, or of ours, and write it as CSV, JSON, PNG and SVG."""
-    page = _experiments("page")
+    """Print a table or figure of the paper or of this project, and write it as CSV, JSON, PNG and SVG."""
+    page = _module("page")
     if name == "list":
         known = list(page.EXPERIMENTS)
         print_json({"experiments": known}) if as_json else print("\n".join(known))
@@ -41,37 +42,37 @@ def experiment(
     if name != "all" and name not in page.EXPERIMENTS:
         raise InputError(f"an experiment must be one of {', '.join(page.EXPERIMENTS)}, got {name!r}")
     if quick and cache:
-        raise InputError("--quick runs on its own data, --cache on yours: give one of them")
-    finished, kept = _experiments("finished"), _experiments("records")
+        raise InputError("--quick and --cache cannot be combined")
+    finished, kept = _module("finished"), _module("records")
     if cache and name in finished.APART:
-        raise InputError(f"{name!r} is run by itself: `{finished.command(name)}`")
+        raise InputError(f"{name!r} has a command of its own: `{finished.command(name)}`")
     folder = out or (Path("experiment-quick") if quick else kept.YOURS if cache else page.RESULTS)
     try:
         records = _records(page, name, folder, cache, quick)
         _show_all(page, records, folder, as_json) if name == "all" else _show(page, name, records, folder, as_json)
     except KeyboardInterrupt:
-        interrupted(ANEW if quick else GOES_ON)
+        exit_interrupted(NOT_KEPT if quick else CONTINUES)
 
 
 def _records(page: Any, name: str, folder: Path, cache: Path | None, quick: bool) -> Any:
-    """What was measured, after measuring what is missing."""
+    """The records, after running what is missing."""
     if quick:
         return page.quick(list(page.EXPERIMENTS) if name == "all" else [name])
     runs = folder / "runs"
     if cache:
-        _experiments("runs").run_cache(cache, runs)
+        _module("runs").run_cache(cache, runs)
     return page.Records.load(runs if cache or runs.exists() else page.RUNS)
 
 
 def _show(page: Any, name: str, records: Any, folder: Path, as_json: bool) -> None:
     shown = page.show(name, records)
     written = shown.write(folder)
-    print_json(_facts(shown, written)) if as_json else _tell(shown, written)
+    print_json(_facts(shown, written)) if as_json else _print(shown, written)
 
 
 def _show_all(page: Any, records: Any, folder: Path, as_json: bool) -> None:
-    """Every experiment as it comes; those without records are named."""
-    no_records = _experiments("records").NoRecords
+    """Show every experiment that has records, and name the others."""
+    no_records = _module("records").NoRecords
     done, left_out = [], {}
     for name in page.EXPERIMENTS:
         try:
@@ -82,9 +83,9 @@ def _show_all(page: Any, records: Any, folder: Path, as_json: bool) -> None:
         written = shown.write(folder)
         done.append(_facts(shown, written))
         if not as_json:
-            _tell(shown, written)
+            _print(shown, written)
     for name, why in left_out.items():
-        say(f"{name} is left out: {why}")
+        print_note(f"{name} is left out: {why}")
     if as_json:
         print_json({"shown": done, "left_out": left_out})
 
@@ -93,19 +94,17 @@ def _facts(shown: Any, written: list[Path]) -> dict[str, Any]:
     return {"experiment": shown.name, "files": [str(path) for path in written]}
 
 
-def _tell(shown: Any, written: list[Path]) -> None:
-    say(f"{shown.name}: {shown.about}")
+def _print(shown: Any, written: list[Path]) -> None:
+    print_note(f"{shown.name}: {shown.about}")
     for table in shown.tables:
         print_table(table.title, table.columns, table.rows)
-    say(f"written to {written[0].parent}")
+    print_note(f"written to {written[0].parent}")
 
 
-def _experiments(module: str) -> Any:
-    """A module of the experiments, which live in the source tree beside the package, not in it."""
+def _module(name: str) -> Any:
+    """A module of the experiments, which are in the source tree beside the package, not in it."""
     if not (ROOT / "experiments" / "page.py").exists():
-        raise InputError(
-            f"experiments must lie beside the package in its source tree, there are none in {ROOT}: clone it"
-        )
+        raise InputError(f"experiments need the source tree, {ROOT} has none: clone the repository")
     if str(ROOT) not in sys.path:
         sys.path.insert(0, str(ROOT))
-    return importlib.import_module(f"experiments.{module}")
+    return importlib.import_module(f"experiments.{name}")
