@@ -178,8 +178,9 @@ def _confirm(found: "shardgraph.ForgetPlan") -> None:
 
 def _accepted(ws: "shardgraph.Workspace", found: "shardgraph.ForgetPlan") -> bool:
     """Whether every sample of a plan is erased or waits in the queue of a service."""
-    queued = {sample for (sample,) in ws.catalogue.all("SELECT id FROM withheld")}
-    return ws.catalogue.known(row.id for row in found.rows) <= queued
+    from shardgraph.storage.tables import inventory, requests
+
+    return inventory.known_ids(ws.catalogue, (row.id for row in found.rows)) <= requests.withheld_ids(ws.catalogue)
 
 
 def _privacy_rows(spending: dict[str, Any]) -> list[tuple[str, object]]:

@@ -1,7 +1,7 @@
 """`serve`, `token` and `migrate`: running a workspace as a service, and keeping it up to date."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -9,6 +9,9 @@ from shardgraph.cli.command import open_workspace
 from shardgraph.cli.options.shared import Json, Workers, WorkspacePath
 from shardgraph.cli.output import print_facts, print_json, print_note, print_table
 from shardgraph.errors import ConfigError
+
+if TYPE_CHECKING:
+    from shardgraph.storage.migrations import Migration
 
 
 def serve(
@@ -82,3 +85,41 @@ def token(
     else:
         print_facts(name, [("role", role), ("token", created)])
         print_note("the token is shown only once; keep it secret, like a password")
+
+
+def migrate(
+    workspace: WorkspacePath,
+    check: Annotated[bool, typer.Option("--check", help="Only list the pending migrations; change nothing.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Apply the pending migrations of the catalogue's layout, and list them."""
+    found = migrate_catalogue(workspace, check=check)
+    if as_json:
+        listed = [{"number": each.number, "name": each.name} for each in found]
+        print_json({"pending": listed if check else [], "applied": [] if check else listed})
+    elif not found:
+        print_note("no migrations are pending")
+    else:
+        title = "pending migrations" if check else "applied migrations"
+        print_table(title, ("number", "name"), [(each.number, each.name) for each in found])
+
+
+def migrate_catalogue(root: Path, *, check: bool) -> "list[Migration]":
+    """The pending migrations of a workspace's catalogue, applied unless `check`; an error while another process writes.
+
+    Opening a catalogue applies its migrations, so this looks at the closed file first.
+    """
+    from shardgraph.forget.config import Config
+    from shardgraph.storage.catalogue import Catalogue
+    from shardgraph.storage.lock import WriteLock
+    from shardgraph.storage.migrations import pending_at
+
+    Config.load(root)  # raises if there is no workspace, or one of another format
+    path = root / "catalog.sqlite"
+    found = pending_at(path)
+    if check or not found:
+        return found
+    with WriteLock(root):
+        found = pending_at(path)  # another process may have applied them before this one had the lock
+        Catalogue(path).close()
+    return found

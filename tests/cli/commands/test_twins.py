@@ -41,7 +41,7 @@ def test_a_plan_tells_of_twins(doubled: Path):
     twins = run(*words, "--json").json["twins"]
     assert (twins["exact"], twins["near"], twins["samples"]) == (1, 1, ["copy", "nearly"])
     assert "held out" in twins["in"]
-    assert "1 other sample holds the same content" in run(*words).out
+    assert "1 other sample has the same content" in run(*words).out
     assert "twins" not in run(*words, "--no-twins", "--json").json
     with_them = run(*words, "--with-twins", "--json").json
     assert with_them["samples"] == 3 and with_them["twins"]["samples"] == []

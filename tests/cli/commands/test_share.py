@@ -30,7 +30,7 @@ def test_a_right_is_previewed_given_listed_and_taken(shared: Path):
     shown = run("rights", shared).out
     assert "acme" in shown and "source ann" in shown and "shardgraph provision" in shown
     assert run("revoke", shared, "acme", "--json").json["sources"] == []
-    assert "nobody" in run("rights", shared).err
+    assert "no rights" in run("rights", shared).err
 
 
 def test_predictions_and_accuracy_by_the_model_of_a_right(shared: Path, data: Path):

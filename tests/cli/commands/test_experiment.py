@@ -73,7 +73,7 @@ def test_ctrl_c_tells_what_is_kept(here: Path, monkeypatch: pytest.MonkeyPatch):
     quick = run("experiment", "second", "--quick")
     assert quick.code == 130 and "not kept" in quick.err and "nothing is lost" not in quick.err
     cached = run("experiment", "second", "--cache", made_up.cached(here / "cache"))
-    assert cached.code == 130 and "goes on" in cached.err
+    assert cached.code == 130 and "continues" in cached.err
     assert [record["rival"] for record in map(json.loads, _written())] == ["Prototypes", "Second order"]
 
 

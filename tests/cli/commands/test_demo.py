@@ -1,10 +1,10 @@
-"""The demo: it ends with two equal digests, and leaves a report."""
+"""`demo`: it ends with two equal digests and writes a report."""
 
 from pathlib import Path
 
 import pytest
 
-from shardgraph.cli import digits
+from shardgraph.cli.demo import digits
 from tests.cli.conftest import run
 
 pytest.importorskip("sklearn")
