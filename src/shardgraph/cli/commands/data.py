@@ -1,6 +1,5 @@
 """`init`, `add` and `source`: a new workspace, samples for it, and what is known about their sources."""
 
-import secrets
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -51,6 +50,8 @@ def init(
     as_json: Json = False,
 ) -> None:
     """Create a workspace in a new or empty folder."""
+    import secrets
+
     declared = _class_list(classes)
     identity = shardgraph.backbone_identity(backbone, dtype=dtype, layer=layer, size=size, device=device)
     root = secrets.randbits(32) if seed is None else seed

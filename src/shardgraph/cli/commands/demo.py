@@ -1,10 +1,8 @@
 """`demo`: train, forget and prove it, on real images with a pretrained backbone, in under two minutes."""
 
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from shutil import rmtree
 from typing import Annotated
 
 import typer
@@ -65,6 +63,9 @@ def _serve_rows(keep: Path | None, workspace: str) -> list[tuple[str, object]]:
 @contextmanager
 def _folder(keep: Path | None) -> Iterator[Path]:
     """The folder to keep, or a temporary one in which only the report remains."""
+    import tempfile
+    from shutil import rmtree
+
     if keep is None:
         folder = Path(tempfile.mkdtemp(prefix="shardgraph-demo-"))
         try:

@@ -98,7 +98,10 @@ class RecipeOptions:
         ),
     ] = None
     mixing: Annotated[
-        float | None, typer.Option(rich_help_panel=_RECIPE, help="Weight of second-order prototypes, from 0 to 1.")
+        float | None,
+        typer.Option(
+            rich_help_panel=_RECIPE, help="Weight of second-order prototypes against the adapters, from 0 to 1."
+        ),
     ] = None
     no_prototypes: Annotated[
         bool, typer.Option("--no-prototypes", rich_help_panel=_RECIPE, help="Use no class prototypes.")
@@ -149,7 +152,7 @@ class PrivacyOptions:
         float | None, typer.Option(rich_help_panel=_PRIVACY, help="Learning rate of the noisy steps.")
     ] = None
     clip: Annotated[
-        float | None, typer.Option(rich_help_panel=_PRIVACY, help="Clipping norm of a sample's gradient.")
+        float | None, typer.Option(rich_help_panel=_PRIVACY, help="Largest norm of a sample's gradient in a step.")
     ] = None
 
 

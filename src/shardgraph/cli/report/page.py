@@ -79,7 +79,7 @@ def _legend(content: Content) -> str:
         (REBUILT in fates, dot.format("") + ring, "rebuilt without the sample"),
         (GONE in fates, dot.format("gone"), "removed with its source"),
         ("missing" in states, dot.format("missing"), "withdrawn, to be rebuilt by repair"),
-        ("idle" in states, dot.format("idle"), "one class only: prototypes answer"),
+        ("idle" in states, dot.format("idle"), "no adapters: prototypes answer"),
         (bool(fates) and untouched, dot.format(""), "unchanged, byte for byte"),
     ]  # fmt: skip
     items = [f'<li><svg viewBox="0 0 22 22">{mark}</svg>{escape(words)}</li>' for there, mark, words in rows if there]
