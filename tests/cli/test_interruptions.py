@@ -1,4 +1,4 @@
-"""Ctrl-C, crashes and terminals: what a command does when it is not left alone."""
+"""Ctrl-C, crashes and questions on a terminal."""
 
 import json
 import os
@@ -18,10 +18,8 @@ from tests.cli.conftest import run
 SHARDGRAPH = [sys.executable, "-m", "shardgraph.cli.main"]
 
 
-def test_ctrl_c_ends_with_130_and_the_next_command_goes_on(tmp_path: Path, data: Path):
-    ws = tmp_path / "ws"
-    run("init", ws, "--seed", 1)
-    run("add", ws, data / "data.npz")
+def test_ctrl_c_ends_with_130_and_the_next_command_continues_the_work(untrained: Path):
+    ws = untrained
     words = ["train", str(ws), "--coarse", "2", "--epochs", "1000000", "--workers", "1"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     heeded = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # noqa: E731  which a shell's background jobs ignore

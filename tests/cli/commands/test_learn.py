@@ -12,7 +12,7 @@ import torch
 from tests.cli.conftest import refused, run, saved
 
 
-def test_other_topologies_and_recipes(tmp_path: Path, data: Path):
+def test_other_topologies_and_recipes(untrained: Path, tmp_path: Path):
     own = tmp_path / "graph.json"
     own.write_text(json.dumps({"shards": ["ann", "bob", "web"], "edges": [["ann", "web"], ["bob", "web"]]}))
     for i, flags in enumerate(
@@ -24,9 +24,7 @@ def test_other_topologies_and_recipes(tmp_path: Path, data: Path):
             ("--coarse", 2, "--assignment", "balanced", "--projection", "orthogonal", "--heads", 2),
         ]
     ):
-        ws = tmp_path / f"ws{i}"
-        run("init", ws, "--seed", 1)
-        run("add", ws, data / "data.npz")
+        ws = Path(shutil.copytree(untrained, tmp_path / f"ws{i}"))
         trained = run("train", ws, *flags, "--epochs", 1, "--batch", 8, "--workers", 1, "--json")
         assert trained.code == 0, trained.out
         assert trained.json["groups"] >= 2
@@ -77,11 +75,8 @@ def test_a_place_to_write_to_that_is_not_there_is_found_before_the_work(ws: Path
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_a_gpu_that_is_not_there(tmp_path: Path, data: Path):
-    ws = tmp_path / "ws"
-    run("init", ws, "--seed", 1)
-    run("add", ws, data / "data.npz")
-    assert "no GPU" in refused(ws, "train", ws, "--coarse", 2, "--device", "cuda").err
+def test_a_gpu_that_is_not_there(untrained: Path, tmp_path: Path):
+    assert "no GPU" in refused(untrained, "train", untrained, "--coarse", 2, "--device", "cuda").err
     for device, word in (("cuda", "no GPU"), ("tpu", "'tpu'")):
         made = run("init", tmp_path / "new", "--backbone", "efficientnet-lite0", "--device", device)
         assert made.code == 1 and word in made.err and "choose cpu" in made.err
@@ -89,11 +84,9 @@ def test_a_gpu_that_is_not_there(tmp_path: Path, data: Path):
 
 
 @pytest.mark.slow
-def test_training_and_forgetting_on_a_cluster_give_the_model_of_one_process(data, tmp_path):
+def test_training_and_forgetting_on_a_cluster_give_the_model_of_one_process(untrained: Path, tmp_path: Path):
     pytest.importorskip("ray")
-    one, other = tmp_path / "one", tmp_path / "other"
-    assert run("init", one, "--seed", 1).code == 0 and run("add", one, data / "data.npz").code == 0
-    shutil.copytree(one, other)
+    one, other = untrained, Path(shutil.copytree(untrained, tmp_path / "other"))
     for words in (
         ("train", "WS", "--coarse", 6, "--fine", 1, "--epochs", 2),
         ("forget", "WS", "--sample", "s-007", "--yes"),
@@ -105,6 +98,6 @@ def test_training_and_forgetting_on_a_cluster_give_the_model_of_one_process(data
         assert here["model_digest"] == there["model_digest"]
 
 
-def test_an_executor_that_nobody_knows_is_one_line(ws):
+def test_an_unknown_executor_is_named(ws: Path):
     ran = run("repair", ws, "--executor", "slurm")
     assert ran.code == 1 and ran.err == "error: executor must be one of serial, processes, ray, got 'slurm'\n"

@@ -1,21 +1,18 @@
-"""Rights on the command line: given, shown, used, provisioned, taken."""
+"""`grant`, `revoke`, `rights` and `provision`."""
 
 from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import run
+from tests.cli.conftest import TRAIN, run
 
 
 @pytest.fixture
-def shared(data: Path, tmp_path: Path) -> Path:
+def shared(untrained: Path) -> Path:
     """A workspace in which equal cliques of all sources learn together."""
-    folder = tmp_path / "shared"
-    assert run("init", folder, "--seed", 1).code == 0
-    assert run("add", folder, data / "data.npz", "--wait").code == 0
-    done = run("train", folder, "--topology", "bilevel-across", "--coarse", 2, "--fine", 1, "--epochs", 2)
+    done = run("train", untrained, "--topology", "bilevel-across", *TRAIN)
     assert done.code == 0, done.err
-    return folder
+    return untrained
 
 
 def test_a_right_is_previewed_given_listed_and_taken(shared: Path):

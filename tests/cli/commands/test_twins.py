@@ -1,4 +1,4 @@
-"""Twins on the command line: listed, told by a plan, forgotten when asked."""
+"""`twins`, and the twins that `plan` lists and `forget` selects."""
 
 from pathlib import Path
 
