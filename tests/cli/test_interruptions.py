@@ -1,4 +1,4 @@
-"""Ctrl-C, crashes and terminals: what a command does when it is not left alone."""
+"""Ctrl-C, crashes and questions on a terminal."""
 
 import json
 import os
@@ -18,10 +18,8 @@ from tests.cli.conftest import run
 SHARDGRAPH = [sys.executable, "-m", "shardgraph.cli.main"]
 
 
-def test_ctrl_c_ends_with_130_and_the_next_command_goes_on(tmp_path: Path, data: Path):
-    ws = tmp_path / "ws"
-    run("init", ws, "--seed", 1)
-    run("add", ws, data / "data.npz")
+def test_ctrl_c_ends_with_130_and_the_next_command_continues_the_work(untrained: Path):
+    ws = untrained
     words = ["train", str(ws), "--coarse", "2", "--epochs", "1000000", "--workers", "1"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     heeded = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # noqa: E731  which a shell's background jobs ignore
@@ -29,7 +27,7 @@ def test_ctrl_c_ends_with_130_and_the_next_command_goes_on(tmp_path: Path, data:
         _wait_for(lambda: json.loads((ws / "config.json").read_text())["recipe"])
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
-    assert process.returncode == 130 and out == "" and "goes on" in err and "Traceback" not in err
+    assert process.returncode == 130 and out == "" and "continues" in err and "Traceback" not in err
     assert run("status", ws, "--json").json["trained"]
     assert run("forget", ws, "--sample", "s-001", "--instant").code == 0  # which placed what was on its way
 
@@ -63,15 +61,15 @@ def test_a_terminal_is_asked_and_no_means_no(ws: Path):
 
 def test_ctrl_c_at_the_question_says_that_nothing_was_forgotten(ws: Path):
     code, shown = _on_a_terminal(["forget", str(ws), "--sample", "s-001"], b"", interrupt_at=b"[y/N]")
-    assert code == 130 and b"nothing of it was forgotten" in shown and b"goes on" not in shown
+    assert code == 130 and b"nothing was forgotten" in shown and b"continues" not in shown
     assert run("status", ws, "--json").json["requests"] == {}
 
 
 @pytest.mark.parametrize(
     ("module", "name", "said", "requests"),
     [
-        (shutil, "disk_usage", "nothing of it was forgotten", {}),  # looked at before anything changes
-        (os, "replace", "the next command goes on", {"done": 1}),  # files are rewritten from acceptance on
+        (shutil, "disk_usage", "nothing was forgotten", {}),  # looked at before anything changes
+        (os, "replace", "the next command continues the work", {"done": 1}),  # files are rewritten from acceptance on
     ],
     ids=["before", "after"],
 )
@@ -90,7 +88,7 @@ def test_ctrl_c_says_whether_the_request_was_accepted(
 
 def test_yes_is_not_asked_on_a_terminal(ws: Path):
     code, shown = _on_a_terminal(["forget", str(ws), "--sample", "s-001", "--yes"], b"")
-    assert code == 0 and b"for good" not in shown and b"training" in shown  # the bar
+    assert code == 0 and b"permanently" not in shown and b"training" in shown  # the bar
 
 
 def test_a_script_is_not_asked(ws: Path):

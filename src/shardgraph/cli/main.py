@@ -1,4 +1,4 @@
-"""The `shardgraph` command."""
+"""The `shardgraph` command: every command with its panel of the help."""
 
 import os
 from typing import Annotated
@@ -6,45 +6,32 @@ from typing import Annotated
 import typer
 
 from shardgraph import __version__
-from shardgraph.cli import (
-    checking,
-    demo,
-    experimenting,
-    forgetting,
-    granting,
-    intake,
-    learning,
-    reporting,
-    serving,
-    sourcing,
-    twinning,
-)
-from shardgraph.cli.bundles import unbundled
-from shardgraph.cli.failures import DEBUG, INTERRUPTED, guarded
-from shardgraph.cli.output import say
+from shardgraph.cli.command import DEBUG, INTERRUPTED, as_command
+from shardgraph.cli.commands import data, demo, experiment, forget, learn, prove, serve, share, twins
+from shardgraph.cli.output import print_note
 
 app = typer.Typer(
     name="shardgraph",
-    help="Learn on a shard graph, predict, forget exactly, prove it.",
+    help="Train on a shard graph, predict, forget samples exactly, and prove it.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 _PANELS = {
-    "Learn": (intake.init, intake.add, sourcing.source, learning.train, learning.evaluate, learning.predict),
-    "Forget": (twinning.twins, forgetting.plan, forgetting.forget, forgetting.repair),
-    "Share": (granting.grant, granting.revoke, granting.rights, granting.provision),
-    "Prove": (checking.verify, checking.status, checking.certificate, checking.verify_certificate, reporting.report),
-    "Serve": (serving.serve, serving.token),
-    "Try": (demo.demo, experimenting.experiment),
+    "Learn": (data.init, data.add, data.source, learn.train, learn.evaluate, learn.predict),
+    "Forget": (twins.twins, forget.plan, forget.forget, forget.repair),
+    "Share": (share.grant, share.revoke, share.rights, share.provision),
+    "Prove": (prove.verify, prove.status, prove.certificate, prove.verify_certificate, prove.report),
+    "Serve": (serve.serve, serve.token, serve.migrate),
+    "Try": (demo.demo, experiment.experiment),
 }
-for _panel, _commands in _PANELS.items():
-    for _command in _commands:
-        app.command(rich_help_panel=_panel)(guarded(unbundled(_command)))
+for _panel, _functions in _PANELS.items():
+    for _function in _functions:
+        app.command(rich_help_panel=_panel)(as_command(_function))
 
 
-def _version(asked: bool) -> None:
+def _print_version(asked: bool) -> None:
     if asked:
         print(__version__)
         raise typer.Exit
@@ -53,7 +40,7 @@ def _version(asked: bool) -> None:
 @app.callback()
 def _options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
     debug: Annotated[
         bool, typer.Option("--debug", help=f"Show the traceback of an unexpected error (also: {DEBUG}=1).")
@@ -64,11 +51,11 @@ def _options(
 
 
 def main() -> None:
-    """Run the command line; the exit codes are those of `failures`."""
+    """Run the command line; `command.py` lists the exit codes."""
     try:
         app(prog_name="shardgraph")
     except KeyboardInterrupt:
-        say("interrupted")
+        print_note("interrupted")
         raise SystemExit(INTERRUPTED) from None
 
 

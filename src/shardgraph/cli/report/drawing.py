@@ -1,7 +1,7 @@
-"""The shard graph as SVG: a wheel where groups learn from each other, else a card for every group.
+"""Draws the shard graph as SVG: on a circle if groups learn from other groups, otherwise one card per group.
 
-Drawn 420 units wide, so that words can be read on a phone. Colours are the sources', by CSS classes
-(`s0` ... `s7`, `mixed`); a ring says rebuilt, a dashed outline says gone, a hollow one says withdrawn.
+The drawing is 420 units wide, so that text is legible on a phone. CSS classes (`s0` ... `s7`, `mixed`) give each source
+a colour. A ring marks rebuilt shards, a dashed outline removed ones, a hollow circle withdrawn ones.
 """
 
 import math
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from shardgraph.forget.views.graph_view import Portrait, ShardPortrait
 
 WIDTH, COLOURS = 420, 8
-MIDDLE = (WIDTH / 2, 195.0)  # of the wheel
-ON_A_WHEEL, ON_CARDS = 30, 600  # shards; larger graphs are drawn in part
+MIDDLE = (WIDTH / 2, 195.0)  # of the circle
+ON_A_CIRCLE, ON_CARDS = 30, 600  # the most shards that are drawn; of larger graphs, the first
 
 Point = tuple[float, float]
 
 
 def colours(portrait: "Portrait") -> dict[str, str]:
-    """A CSS class for every source; those beyond the eight largest share one with shards of several sources."""
+    """The CSS class of the eight largest sources; the others are drawn like shards of several sources."""
     sizes: dict[str, int] = {}
     for shard in portrait.shards:
         sizes[shard.source] = sizes.get(shard.source, 0) + shard.samples
@@ -31,16 +31,16 @@ def colours(portrait: "Portrait") -> dict[str, str]:
 
 
 def draw(portrait: "Portrait", touched: Mapping[str, str]) -> str:
-    """The drawing; `touched` says which shards were rebuilt and which are gone."""
+    """The drawing; `touched` names the shards that were rebuilt or removed."""
     group_of = {shard.name: shard.group for shard in portrait.shards}
     across = any(group_of.get(i) != group_of.get(j) for i, j in portrait.graph.edges)
-    if across and len(portrait.shards) <= ON_A_WHEEL:
-        return _wheel(portrait, touched)
+    if across and len(portrait.shards) <= ON_A_CIRCLE:
+        return _circle(portrait, touched)
     return _cards(portrait, touched)
 
 
-def _wheel(portrait: "Portrait", touched: Mapping[str, str]) -> str:
-    """Shards on a circle; one that at least half of the others learn from sits in the middle."""
+def _circle(portrait: "Portrait", touched: Mapping[str, str]) -> str:
+    """Shards on a circle; a shard that at least half of the others learn from is in the middle."""
     shards, middle = portrait.shards, MIDDLE
     hubs = [shard for shard in shards if 2 * len(portrait.graph.readers(shard.name)) > len(shards) > 2][:1]
     rim = [shard for shard in shards if shard not in hubs]
@@ -56,7 +56,7 @@ def _wheel(portrait: "Portrait", touched: Mapping[str, str]) -> str:
 
 
 def _cards(portrait: "Portrait", touched: Mapping[str, str]) -> str:
-    """A card for every group, its shards as dots joined to a clique."""
+    """One card per group, with its shards as connected dots."""
     shards, classes = portrait.shards[:ON_CARDS], colours(portrait)
     groups: dict[str, list[ShardPortrait]] = {}
     for shard in shards:
@@ -113,13 +113,13 @@ def _dot(
     words = f"{shard.name}: {shard.samples} samples" + (f", {fate}" if fate else f", {shard.state}")
     ring = f'<circle class="ring" cx="{at[0]:.1f}" cy="{at[1]:.1f}" r="{radius + 4:.1f}"/>' if fate == REBUILT else ""
     dot = f'<circle class="shard {kind}" cx="{at[0]:.1f}" cy="{at[1]:.1f}" r="{radius:.1f}"/>'
-    below = at[1] >= MIDDLE[1]  # outside the wheel, where no arrow passes
+    below = at[1] >= MIDDLE[1]  # labels are outside the circle, where there are no arrows
     label = _text(shard.name, (at[0], at[1] + (radius + 18 if below else -radius - 9)), 14, fate) if named else ""
     return f"<g><title>{escape(words)}</title>{ring}{dot}{label}</g>"
 
 
 def _arrow(start: Point, end: Point, before: float, after: float, fate: str) -> str:
-    """From the shard that learns to the one it learns from, stopping short of both."""
+    """An arrow from the shard that learns to the shard that it learns from, ending before both circles."""
     dx, dy = end[0] - start[0], end[1] - start[1]
     length = math.hypot(dx, dy) or 1.0
     ux, uy = dx / length, dy / length
@@ -142,7 +142,7 @@ def _text(words: str, at: Point, most: int, fate: str = "") -> str:
 
 
 def _radii(shards: Sequence["ShardPortrait"], largest: float) -> dict[str, float]:
-    """Areas in proportion to samples, but none too small to see."""
+    """Radii for areas in proportion to the number of samples, with a minimum."""
     most = max((shard.samples for shard in shards), default=1) or 1
     return {shard.name: max(0.45, math.sqrt(shard.samples / most)) * largest for shard in shards}
 

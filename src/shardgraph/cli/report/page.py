@@ -1,31 +1,39 @@
-"""From content to one HTML file: no script, no font, no picture that is not in it."""
+"""Renders content as one HTML file without scripts, external fonts or external images."""
 
 import base64
 import re
 from collections.abc import Iterable, Sequence
 from html import escape
+from typing import Any
 
-from shardgraph.cli.report.content import GONE, REBUILT, Bar, Content
+from shardgraph.cli.report.content import (
+    GONE,
+    NOT_PROVED,
+    PROVED,
+    PROVED_WITH_PRIVATE_EDGES,
+    REBUILT,
+    Bar,
+    Content,
+)
 from shardgraph.cli.report.drawing import colours, draw
 from shardgraph.cli.report.style import CSS
-from shardgraph.cli.report.words import NOT_PROVED, PRIVATE, PROVED
 
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"  # the browser holds us to it
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"  # the browser enforces it
 
 
 def page(content: Content) -> str:
-    """The whole file."""
+    """The HTML file of a report."""
     parts = [
         f"<h1>{escape(content.title)}</h1>",
         f'<p class="lead">{escape(content.lead)}</p>',
         _figures(content.figures),
         _graph(content),
-        _pair(_bars("Accuracy on samples held out", content.accuracy_words, content.accuracy), _cost(content)),
+        _pair(_bars("Accuracy on held-out samples", content.accuracy_words, content.accuracy), _cost(content)),
         _models(content.models),
         _pictures(content),
         _certificates(content),
         _section("This workspace", _facts(content.facts)) if content.facts else "",
-        "<footer>Written by <code>shardgraph</code>. This file asks nothing of the network.</footer>",
+        "<footer>Written by <code>shardgraph</code>. This file loads nothing from the network.</footer>",
     ]
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -69,10 +77,10 @@ def _legend(content: Content) -> str:
     ring = '<circle class="ring" cx="11" cy="11" r="9.5"/>'
     rows = [
         (REBUILT in fates, dot.format("") + ring, "rebuilt without the sample"),
-        (GONE in fates, dot.format("gone"), "gone with its source"),
-        ("missing" in states, dot.format("missing"), "withdrawn, waits for repair"),
-        ("idle" in states, dot.format("idle"), "nothing to compare: prototypes answer"),
-        (bool(fates) and untouched, dot.format(""), "untouched, not a byte changed"),
+        (GONE in fates, dot.format("gone"), "removed with its source"),
+        ("missing" in states, dot.format("missing"), "withdrawn, to be rebuilt by repair"),
+        ("idle" in states, dot.format("idle"), "no adapters: prototypes answer"),
+        (bool(fates) and untouched, dot.format(""), "unchanged, byte for byte"),
     ]  # fmt: skip
     items = [f'<li><svg viewBox="0 0 22 22">{mark}</svg>{escape(words)}</li>' for there, mark, words in rows if there]
     named = [
@@ -93,7 +101,7 @@ def _bars(title: str, words: str, bars: Iterable[Bar]) -> str:
 
 
 def _cost(content: Content) -> str:
-    return _bars("What forgetting costs", content.cost_words, content.cost)
+    return _bars("The cost of forgetting", content.cost_words, content.cost)
 
 
 def _models(models: Sequence[tuple[str, str]]) -> str:
@@ -101,8 +109,10 @@ def _models(models: Sequence[tuple[str, str]]) -> str:
         return ""
     rows = "".join(f'<h3>{escape(who)}</h3><div class="digest">{escape(digest)}</div>' for who, digest in models)
     same = len({digest for _, digest in models}) == 1
-    said = '<p class="equal">Equal, byte for byte.</p>' if same else "<p><b>NOT EQUAL: please report it.</b></p>"
-    return _section("Two models, one digest", f"{rows}<br>{said}")
+    said = (
+        '<p class="equal">Equal, byte for byte.</p>' if same else "<p><b>NOT EQUAL: please report this error.</b></p>"
+    )
+    return _section("Digests of the two models", f"{rows}<br>{said}")
 
 
 def _pictures(content: Content) -> str:
@@ -119,18 +129,22 @@ def _pictures(content: Content) -> str:
 def _certificates(content: Content) -> str:
     if not content.certificates:
         return ""
-    proved = PRIVATE if any(certificate.get("privacy") for certificate in content.certificates) else PROVED
+    proved = (
+        PROVED_WITH_PRIVATE_EDGES if any(certificate.get("privacy") for certificate in content.certificates) else PROVED
+    )
     lists = [f'<div><h3>{title}</h3><ul class="words">{_items(words)}</ul></div>'
-             for title, words in (("What it proves", proved), ("What it does not", NOT_PROVED))]  # fmt: skip
+             for title, words in (("What it proves", proved), ("What it does not prove", NOT_PROVED))]  # fmt: skip
     shown = "".join(_certificate(certificate) for certificate in content.certificates)
     checks = (
-        f"<details><summary>What was verified</summary>{_facts(content.checks)}</details>" if content.checks else ""
+        f"<details><summary>Checks of the verification</summary>{_facts(content.checks)}</details>"
+        if content.checks
+        else ""
     )
-    words = "Every forget leaves a signed certificate, chained to the one before."
+    words = "Every forget creates a signed certificate, which contains the digest of the one before."
     return _section("The certificate", f'<div class="lists">{"".join(lists)}</div>{shown}{checks}', words)
 
 
-def _certificate(certificate: dict) -> str:
+def _certificate(certificate: dict[str, Any]) -> str:
     facts = [
         ("guarantee", certificate["guarantee"]),
         ("samples", str(len(certificate["entries"]))),

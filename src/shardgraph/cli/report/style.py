@@ -1,4 +1,4 @@
-"""How the report looks: light and dark, narrow and wide."""
+"""The style sheet of the report, for light and dark, narrow and wide screens."""
 
 CSS = """
 :root { color-scheme: light dark; --paper:#fbfaf7; --card:#fff; --ink:#1d2126; --soft:#5d6670; --rule:#e3e0d8;

@@ -1,0 +1,211 @@
+"""`plan`, `forget` and `repair`."""
+
+import sys
+import time
+from typing import Annotated, Any
+
+import typer
+
+import shardgraph
+from shardgraph.cli.command import CONTINUES, FAILED, exit_interrupted, open_workspace
+from shardgraph.cli.commands.share import preview_grant
+from shardgraph.cli.commands.twins import remaining_twins, twin_rows
+from shardgraph.cli.options.shared import DEFAULT_MACHINES, NO_SELECTION, Json, Machines, Selection, WorkspacePath
+from shardgraph.cli.output import print_facts, print_json, print_note, print_table
+
+SHOWN = 20  # nonces that are printed
+NOT_ACCEPTED = "the request was not accepted and nothing was forgotten"
+
+
+def plan(
+    workspace: WorkspacePath,
+    selection: Selection = NO_SELECTION,
+    no_twins: Annotated[
+        bool, typer.Option("--no-twins", help="Do not search for twins; the search reads every file of samples.")
+    ] = False,
+    grant: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Preview a grant of --source and --shard to this consumer instead."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Preview a forget: what would be rebuilt and what would disappear. Changes nothing."""
+    if grant is not None:
+        if selection.sample or selection.subject or selection.label or selection.from_file or selection.with_twins:
+            raise typer.BadParameter("--grant can be combined with --source and --shard only")
+        preview_grant(workspace, grant, selection.source or (), selection.shard or (), as_json)
+        return
+    request = _request(selection)
+    with open_workspace(workspace, resume=False) as ws:
+        found = _planned(ws, request, selection)
+        figures = found.to_json()
+        if not no_twins:
+            figures["twins"] = remaining_twins(ws, found, selection.threshold)
+        figures["expected_cost"] = _expected_cost(ws)
+    print_json(figures) if as_json else print_facts("plan", plan_rows(figures))
+
+
+def forget(
+    workspace: WorkspacePath,
+    selection: Selection = NO_SELECTION,
+    instant: Annotated[
+        bool,
+        typer.Option(
+            "--instant", help="Withdraw the adapters that saw the samples at once; `repair` rebuilds them later."
+        ),
+    ] = False,
+    reason: Annotated[str, typer.Option(help="Stored with the request; do not name a person here.")] = "",
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    machines: Machines = DEFAULT_MACHINES,
+    as_json: Json = False,
+) -> None:
+    """Forget samples; print the number of the certificate and the guarantee that holds."""
+    accepted = False
+    try:
+        request = _request(selection, reason)
+        with open_workspace(workspace, machines) as ws:
+            found = _planned(ws, request, selection)
+            if found.rows and not yes:
+                _confirm(found)
+            start = time.monotonic()
+            try:
+                certificate = ws.forget(found, instant=instant)
+            except KeyboardInterrupt:
+                accepted = _accepted(ws, found)
+                raise
+            accepted, seconds = True, time.monotonic() - start
+            ids = [row.id for row in found.rows] or list(request.samples)
+            nonces = {name: nonce for name, nonce in ws.nonces(certificate.number, ids).items()
+                      if shardgraph.opens(certificate, name, nonce)}  # fmt: skip
+            path = ws.certificate_path(certificate.number)
+    except (KeyboardInterrupt, typer.Abort):
+        exit_interrupted(CONTINUES if accepted else NOT_ACCEPTED)
+    facts = {
+        "certificate": certificate.number,
+        "certificate_file": str(path),
+        "already_forgotten": not found.rows,
+        "event": certificate.event,
+        "guarantee": certificate.guarantee,
+        "model_digest": certificate.model_digest or None,
+        "plan": found.to_json(),
+        "seconds": round(seconds, 3),
+        "nonces": nonces,
+    }
+    print_json(facts) if as_json else _print_forgotten(facts)
+
+
+def repair(workspace: WorkspacePath, machines: Machines = DEFAULT_MACHINES, as_json: Json = False) -> None:
+    """Rebuild what `forget --instant` withdrew."""
+    with open_workspace(workspace, machines) as ws:
+        certificate = ws.repair()
+        status = ws.status()
+    number = certificate.number if certificate else None
+    if as_json:
+        facts = {"repaired": certificate is not None, "certificate": number, "model_digest": status["model_digest"]}
+        print_json(facts)
+    elif certificate is None:
+        print_note("nothing to repair")
+    else:
+        rows = [("certificate", number), ("guarantee", certificate.guarantee), ("model", status["model_digest"])]
+        print_facts("repaired", rows)
+
+
+def plan_rows(figures: dict[str, Any]) -> list[tuple[str, object]]:
+    """The figures of a plan as rows of a table."""
+    rows: list[tuple[str, object]] = [
+        ("samples", figures["samples"]),
+        ("groups rebuilt", figures["groups_to_rebuild"]),
+        ("adapters rebuilt", figures["adapters_to_rebuild"]),
+        ("samples revisited", figures["samples_to_revisit"]),
+        ("share of a full retraining", f"{figures['share_of_full_retraining']:.1%}"),
+    ]
+    for name in ("classes_that_disappear", "sources_that_disappear", "already_forgotten"):
+        if figures[name]:
+            words = "already forgotten, certificate" if name == "already_forgotten" else name.replace("_", " ")
+            rows.append((words, ", ".join(map(str, figures[name]))))
+    if figures["groups_that_vanish"]:
+        rows.append(("groups that vanish", figures["groups_that_vanish"]))
+    rows += _privacy_rows(figures["privacy"]) if "privacy" in figures else []
+    rows += twin_rows(figures["twins"]) if "twins" in figures else []
+    if expected := figures.get("expected_cost"):
+        weighted = "the sources' rates" if expected["by_rates"] else "a random sample"
+        rows.append((f"average cost, by {weighted}", f"{expected['samples']:.0f} samples, {expected['share']:.1%}"))
+    return rows
+
+
+def _request(selection: Selection, reason: str = "") -> "shardgraph.ForgetRequest":
+    """The forget request of a selection, without twins."""
+    listed: list[str] = []
+    if selection.from_file:
+        from shardgraph.cli.reading import read_lines
+
+        listed = read_lines(selection.from_file)
+    return shardgraph.ForgetRequest(
+        samples=(*(selection.sample or ()), *listed),
+        sources=tuple(selection.source or ()),
+        subjects=tuple(selection.subject or ()),
+        shards=tuple(selection.shard or ()),
+        labels=tuple(selection.label or ()),
+        reason=reason,
+    )
+
+
+def _planned(
+    ws: "shardgraph.Workspace", request: "shardgraph.ForgetRequest", selection: Selection
+) -> "shardgraph.ForgetPlan":
+    """The plan of a request, with twins if they are selected."""
+    return ws.plan(ws.with_twins(request, selection.threshold) if selection.with_twins else request)
+
+
+def _expected_cost(ws: "shardgraph.Workspace") -> dict[str, Any] | None:
+    """The average cost of a forget, weighted by the rates of the sources if there are any."""
+    if not ws.config.trained:
+        return None
+    found = ws.portrait()
+    share = found.expected / found.samples if found.samples else 0.0
+    return {"samples": found.expected, "share": share, "by_rates": found.by_rates}
+
+
+def _confirm(found: "shardgraph.ForgetPlan") -> None:
+    """Ask for confirmation if there is a terminal."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return
+    share = f"{found.share:.1%} of a full retraining"
+    if not typer.confirm(f"Forget {len(found.rows)} samples permanently ({share})?", err=True):
+        print_note("nothing was forgotten")
+        raise typer.Exit(FAILED)
+
+
+def _accepted(ws: "shardgraph.Workspace", found: "shardgraph.ForgetPlan") -> bool:
+    """Whether every sample of a plan is erased or waits in the queue of a service."""
+    from shardgraph.storage.tables import inventory, requests
+
+    return inventory.known_ids(ws.catalogue, (row.id for row in found.rows)) <= requests.withheld_ids(ws.catalogue)
+
+
+def _privacy_rows(spending: dict[str, Any]) -> list[tuple[str, object]]:
+    """What a forget spends of the budget of private edges, as rows of a table."""
+    before, after, budget = spending["before"], spending["after"], spending["budget"]
+    steps = " -> ".join(f"({each['alpha']:.4g}, {each['beta']:.3g})" for each in (before, after))
+    words = f"{steps} of ({budget['alpha']:g}, {budget['beta']:g}), by {after['method']}"
+    rows: list[tuple[str, object]] = [("groups charged", spending["groups_charged"]), ("(alpha, beta)", words)]
+    if spending["groups_over_budget"]:
+        rows.append(("rebuilt, over the budget", spending["groups_over_budget"]))
+    return rows
+
+
+def _print_forgotten(facts: dict[str, Any]) -> None:
+    rows: list[tuple[str, object]] = [
+        ("certificate", f"{facts['certificate']}, in {facts['certificate_file']}"),
+        ("guarantee", facts["guarantee"]),
+        ("model", facts["model_digest"] or "none yet"),
+    ]
+    if facts["already_forgotten"]:
+        print_facts("already forgotten", rows)
+    else:
+        print_facts("forgotten", [*plan_rows(facts["plan"]), ("seconds", facts["seconds"]), *rows])
+    nonces = list(facts["nonces"].items())
+    if nonces and len(nonces) <= SHOWN:
+        print_table("nonces: each opens the entry of one sample in the certificate", ("sample", "nonce"), nonces)
+    elif nonces:
+        print_note(f"{len(nonces)} nonces: --json prints all, `shardgraph certificate --nonce-for ID` prints one")

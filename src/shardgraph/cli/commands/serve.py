@@ -1,0 +1,125 @@
+"""`serve`, `token` and `migrate`: running a workspace as a service, and keeping it up to date."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from shardgraph.cli.command import open_workspace
+from shardgraph.cli.options.shared import Json, Workers, WorkspacePath
+from shardgraph.cli.output import print_facts, print_json, print_note, print_table
+from shardgraph.errors import ConfigError
+
+if TYPE_CHECKING:
+    from shardgraph.storage.migrations import Migration
+
+
+def serve(
+    workspace: WorkspacePath,
+    host: Annotated[
+        str, typer.Option(help="The address to listen on; any address other than loopback requires tokens.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 selects a free port and logs it.")] = 8000,
+    grace: Annotated[
+        float, typer.Option(min=0, help="Seconds in which a request can be cancelled before it is erased.")
+    ] = 0.0,
+    device: Annotated[
+        str | None, typer.Option(help="Where groups are rebuilt: cpu or cuda.", show_default="as the model was built")
+    ] = None,
+    record: Annotated[
+        Path | None,
+        typer.Option(help="A file outside the workspace and its backups that records every accepted request."),
+    ] = None,
+    originals: Annotated[
+        Path | None,
+        typer.Option(help="A folder with the images or texts of the samples, named by id, which the pages show."),
+    ] = None,
+    workers: Workers = None,
+    as_json: Json = False,
+) -> None:
+    """Serve forget requests, predictions and proofs over HTTP, and pages for a browser, until Ctrl-C or SIGTERM."""
+    try:
+        from shardgraph.service.serve import serve as run  # needs the extra "service"
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"serving needs {error.name}: pip install 'shardgraph[service]'") from error
+
+    with open_workspace(workspace):
+        pass  # finish an interrupted forget first
+    run(
+        workspace, host=host, port=port, grace=grace, workers=workers, device=device, record=record, originals=originals
+    )
+    if as_json:
+        print_json({"ended": True})
+
+
+def token(
+    workspace: WorkspacePath,
+    name: Annotated[str | None, typer.Argument(help="The name of the token.", show_default="list all")] = None,
+    role: Annotated[str | None, typer.Option(help="Create a token: owner, operator, consumer or auditor.")] = None,
+    source: Annotated[list[str] | None, typer.Option("--source", help="A source of an owner; may be repeated.")] = None,
+    revoke: Annotated[bool, typer.Option("--revoke", help="Revoke the token at once.")] = False,
+    as_json: Json = False,
+) -> None:
+    """List the tokens of the service, create one, or revoke one."""
+    from shardgraph.service.tokens import create_token, list_tokens, revoke_token
+
+    create = role is not None
+    if (name is None and (create or revoke)) or (name is not None and create == revoke):
+        raise typer.BadParameter("give NAME with --role to create a token, or with --revoke to revoke it")
+    with open_workspace(workspace) as ws:
+        if name is None:
+            found = list_tokens(ws.catalogue)
+        elif revoke:
+            revoke_token(ws.catalogue, name)
+        else:
+            created = create_token(ws.catalogue, name, role or "", source or ())
+    if name is None:
+        columns = ("name", "role", "sources", "created")
+        print_json({"tokens": found}) if as_json else print_table(
+            "tokens", columns, [[row[column] for column in columns] for row in found]
+        )
+    elif revoke:
+        print_json({"revoked": name}) if as_json else print_note(f"{name} is revoked")
+    elif as_json:
+        print_json({"name": name, "role": role, "token": created})
+    else:
+        print_facts(name, [("role", role), ("token", created)])
+        print_note("the token is shown only once; keep it secret, like a password")
+
+
+def migrate(
+    workspace: WorkspacePath,
+    check: Annotated[bool, typer.Option("--check", help="Only list the pending migrations; change nothing.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Apply the pending migrations of the catalogue's layout, and list them."""
+    found = migrate_catalogue(workspace, check=check)
+    if as_json:
+        listed = [{"number": each.number, "name": each.name} for each in found]
+        print_json({"pending": listed if check else [], "applied": [] if check else listed})
+    elif not found:
+        print_note("no migrations are pending")
+    else:
+        title = "pending migrations" if check else "applied migrations"
+        print_table(title, ("number", "name"), [(each.number, each.name) for each in found])
+
+
+def migrate_catalogue(root: Path, *, check: bool) -> "list[Migration]":
+    """The pending migrations of a workspace's catalogue, applied unless `check`; an error while another process writes.
+
+    Opening a catalogue applies its migrations, so this looks at the closed file first.
+    """
+    from shardgraph.forget.config import Config
+    from shardgraph.storage.catalogue import Catalogue
+    from shardgraph.storage.lock import WriteLock
+    from shardgraph.storage.migrations import pending_at
+
+    Config.load(root)  # raises if there is no workspace, or one of another format
+    path = root / "catalog.sqlite"
+    found = pending_at(path)
+    if check or not found:
+        return found
+    with WriteLock(root):
+        found = pending_at(path)  # another process may have applied them before this one had the lock
+        Catalogue(path).close()
+    return found
