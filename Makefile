@@ -11,16 +11,18 @@ JOBS ?= 2
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_BUILD_CONSTRAINT := $(CURDIR)/constraints.txt
 
-.PHONY: help demo test lint test-slow bench wheel chromium screenshots
+.PHONY: help demo test lint test-slow bench docs wheel chromium screenshots
 .DEFAULT_GOAL := help
 
 help:
-	@echo "make demo       learn, forget and prove it on real data"
-	@echo "make test       lint, types, tests"
-	@echo "make test-slow  the tests that take minutes"
-	@echo "make bench      the benchmarks, on the CPU"
-	@echo "make screenshots  the pages' pictures, in docs/pages"
-	@echo "make wheel      the package, in $(DIST)/"
+	@echo "make demo         train, forget and verify on real data"
+	@echo "make test         lint, type check, fast tests"
+	@echo "make lint         ruff and mypy only"
+	@echo "make test-slow    the tests that take minutes"
+	@echo "make docs         the documentation as a website, in site/"
+	@echo "make bench        the benchmarks, on the CPU"
+	@echo "make screenshots  the images of the web pages, in docs/pages"
+	@echo "make wheel        the package, in $(DIST)/"
 
 demo: $(STAMP)
 	rm -rf demo-workspace
@@ -53,6 +55,9 @@ chromium:
 
 screenshots: $(STAMP) chromium
 	$(BIN)/python docs/screenshots.py
+
+docs: $(STAMP)
+	$(BIN)/mkdocs build --strict
 
 wheel: $(STAMP)
 	$(BIN)/python -m build --wheel --no-isolation --outdir $(DIST)

@@ -19,8 +19,8 @@ from experiments import masked
 from shardgraph.digest import digest
 from shardgraph.graph import Bilevel
 from shardgraph.learn import inca
-from shardgraph.learn.executors import GroupTask, ProcessExecutor, SerialExecutor
-from shardgraph.learn.group import batches, initial, loss_value
+from shardgraph.learn.executors import Executor, GroupTask, ProcessExecutor, SerialExecutor
+from shardgraph.learn.group import batches, initial_parameters, loss_value
 from shardgraph.learn.inca import frozen_attention
 from shardgraph.learn.recipe import Recipe
 from shardgraph.storage.samples import Samples, pack_samples
@@ -29,7 +29,7 @@ TOKENS, DIM, CLASSES, SEED = 32, 384, 77, 1
 
 
 def make(count: int) -> Samples:
-    """Samples whose tokens lean a little towards their class."""
+    """Samples whose tokens are shifted a little towards a centre of their class."""
     rng = np.random.default_rng(0)
     centres = 0.03 * rng.standard_normal((CLASSES, DIM))
     labels = rng.integers(0, CLASSES, count)
@@ -69,7 +69,7 @@ def write_tasks(shards: dict[str, Samples], folder: Path, recipe: Recipe) -> lis
     return tasks
 
 
-def timed_run(executor, tasks: list[GroupTask]) -> tuple[float, list[str]]:
+def timed_run(executor: Executor, tasks: list[GroupTask]) -> tuple[float, list[str]]:
     """Seconds and digests of training all tasks."""
     start = time.perf_counter()
     found = {result.name: result.digest for result in executor.run(tasks)}
@@ -84,25 +84,25 @@ def autograd_epoch(shards: dict[str, Samples], recipe: Recipe) -> float:
         attention = frozen_attention(DIM, recipe, SEED)
         keys = inca.project(samples, attention)
         targets = torch.tensor([classes.index(label) for label in samples.labels])
-        q, v = (x.clone().requires_grad_() for x in initial(name, classes, DIM, SEED).view(2, -1, DIM))
+        q, v = (x.clone().requires_grad_() for x in initial_parameters(name, classes, DIM, SEED).view(2, -1, DIM))
         optimiser = torch.optim.AdamW([q, v], lr=recipe.lr, weight_decay=recipe.weight_decay)
         for lr, chosen in list(batches(name, len(samples), recipe, SEED))[: -(-len(samples) // recipe.batch)]:
             rows = torch.from_numpy(chosen)
             optimiser.param_groups[0]["lr"] = lr
             optimiser.zero_grad()
             logits = masked.logits(q, v, keys.take(rows), attention)
-            loss_value(logits, targets[rows], recipe.loss, False).backward()
+            torch.autograd.backward(loss_value(logits, targets[rows], recipe.loss, False))
             optimiser.step()
     return time.perf_counter() - start
 
 
 def masked_epoch(samples: Samples, shards: dict[str, Samples], recipe: Recipe) -> float:
-    """Seconds for one epoch of masked training: every sample meets every adapter."""
+    """Seconds for one epoch of masked training: every sample with every adapter."""
     attention = frozen_attention(DIM, recipe, SEED)
     adapters = [(name, label) for name, part in shards.items() for label in sorted(set(part.labels))]
-    home = {sample: name for name, part in shards.items() for sample in part.ids}
+    shard_of = {sample: name for name, part in shards.items() for sample in part.ids}
     positive = torch.tensor([[label == k for k in samples.labels] for _, label in adapters])
-    access = torch.tensor([[home[i] == name for i in samples.ids] for name, _ in adapters])
+    access = torch.tensor([[shard_of[i] == name for i in samples.ids] for name, _ in adapters])
     problem = masked.MaskedProblem(inca.project(samples, attention), positive, access, attention)
     q, v = torch.randn(len(adapters), DIM), torch.randn(len(adapters), DIM)
     start = time.perf_counter()

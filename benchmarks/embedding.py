@@ -99,7 +99,7 @@ def compare(backbone: Backbone, payloads: Sequence[Payload], rounds: int) -> dic
     """Samples a second (wall, processor) of embedding, bare passes and plain batches of 32; a value a round."""
     records = [Record(str(i), "x", payload) for i, payload in enumerate(payloads)]
     n, inputs, found = len(records), batches(backbone, payloads), defaultdict(list)
-    shapes = defaultdict(list)
+    shapes: dict[torch.Size, list[torch.Tensor]] = defaultdict(list)
     for batch in inputs:
         shapes[batch.shape[1:]].extend(batch.unbind())
     wide = [torch.stack(rows[i : i + 32]) for rows in shapes.values() for i in range(0, len(rows), 32)]

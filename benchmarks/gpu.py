@@ -10,7 +10,9 @@ import argparse
 import json
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -43,12 +45,12 @@ def random_keys(samples: int, heads: int, tokens: int, width: int) -> KeysOnDevi
     """Keys as if laid out from normalised tokens."""
     generator = torch.Generator("cuda").manual_seed(1)
     keys = torch.empty(samples, heads, tokens, width, dtype=torch.float16, device="cuda")
-    for part in keys.split(1000):
+    for part in torch.split(keys, 1000):
         part.normal_(generator=generator)
     return KeysOnDevice(keys, torch.full((samples,), tokens, dtype=torch.int32, device="cuda"))
 
 
-def timed(action) -> float:
+def timed(action: Callable[[], object]) -> float:
     """Seconds, with the device idle before and after."""
     torch.cuda.synchronize()
     start = time.perf_counter()
@@ -70,7 +72,7 @@ def digests(launch: Launch) -> list[str]:
 
 
 def masked_epoch(keys: KeysOnDevice, adapters: int, batch: int = 256, steps: int = 20) -> float:
-    """Seconds for one epoch of masked training, as the paper: every sample meets every adapter."""
+    """Seconds for one epoch of masked training, as in the paper: every sample with every adapter."""
     n, heads, _, width = keys.keys.shape
     dim = heads * width
     q = torch.randn(adapters, dim, device="cuda", requires_grad=True)
@@ -87,20 +89,25 @@ def masked_epoch(keys: KeysOnDevice, adapters: int, batch: int = 256, steps: int
         e = torch.nn.functional.layer_norm(out.transpose(1, 2).flatten(2), (dim,))
         y = torch.einsum("bmd,md->bm", e, v.bfloat16()).float()
         loss = torch.nn.functional.binary_cross_entropy_with_logits(y, hot, reduction="none")
-        (loss * access).sum().backward()
+        torch.autograd.backward((loss * access).sum())
         optimiser.step()
         optimiser.zero_grad()
 
+    def run() -> None:
+        for _ in range(steps):
+            step()
+
     for _ in range(3):
         step()
-    return timed(lambda: [step() for _ in range(steps)]) / steps * -(-n // batch)
+    return timed(run) / steps * -(-n // batch)
 
 
-def check_small() -> dict:
-    """The kernels against the CPU's closed form, on small real inputs through the public door."""
+def check_small() -> dict[str, float]:
+    """The kernels against the CPU's closed form, on small inputs through the public function."""
     rng = np.random.default_rng(0)
     found = {}
-    for loss in ("ce", "bce"):
+    losses: tuple[Literal["ce", "bce"], ...] = ("ce", "bce")
+    for loss in losses:
         for tokens, dim, classes in ((49, 320, 7), (5, 64, 20), (197, 192, 3)):
             n = 90
             lengths = np.full(n, tokens) if tokens == 49 else rng.integers(1, tokens + 1, n)
@@ -117,7 +124,7 @@ def check_small() -> dict:
     return found
 
 
-def check_waves() -> dict:
+def check_waves() -> dict[str, Any]:
     """The executor on shard files: everything in one wave, and in many waves under a small cap."""
     from cpu import make, shard, write_tasks
 
@@ -140,7 +147,11 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     parser.add_argument("--samples", type=int, default=50_000)
     args = parser.parse_args()
-    report: dict = {"device": torch.cuda.get_device_name(), "torch": torch.__version__, "samples": args.samples}
+    report: dict[str, Any] = {
+        "device": torch.cuda.get_device_name(),
+        "torch": torch.__version__,
+        "samples": args.samples,
+    }
     report["relative_gap_to_cpu"] = check_small()
     print("gap to CPU", report["relative_gap_to_cpu"], flush=True)
     report["waves"] = check_waves()
@@ -168,18 +179,17 @@ def main() -> None:
     some = Launch(seven, shapes[0], recipe, 1, few, "cuda")
     some.run()
     alone, own = subset(groups, keys, [77])
-    single = []
+    single, launches = [], list[Launch]()
+
+    def forget() -> None:
+        launches.append(Launch(alone, shapes[0], recipe, 1, own, "cuda"))
+        launches[-1].run()
+
     for _ in range(5):
-
-        def forget() -> None:
-            nonlocal one
-            one = Launch(alone, shapes[0], recipe, 1, own, "cuda")
-            one.run()
-
-        one = None
+        launches.clear()
         single.append(timed(forget))
     report["one_group_seconds"] = single
-    report["equal_digests"] = digests(one)[0] == expected[77] == digests(some)[3] and digests(some) == [
+    report["equal_digests"] = digests(launches[0])[0] == expected[77] == digests(some)[3] and digests(some) == [
         expected[i] for i in (3, 11, 50, 77, 128, 200, 255)
     ]
     print(

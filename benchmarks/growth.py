@@ -14,6 +14,7 @@ import multiprocessing
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from cpu import make, shard, write_tasks
@@ -23,12 +24,13 @@ from shardgraph.learn.recipe import Recipe
 from shardgraph.storage.samples import Samples
 
 RECIPE = Recipe(epochs=4)
+Point = dict[str, Any]
 FINE = 8
 GROUPS = (16, 64, 256, 1024, 4096)
 SAMPLES = 32_768  # eight a group at last
 
 
-def measure(tasks: list[GroupTask]) -> dict:
+def measure(tasks: list[GroupTask]) -> Point:
     """Seconds and peak memory of training these tasks from their files, one after the other."""
     start = time.perf_counter()
     results = list(SerialExecutor().run(tasks))
@@ -49,7 +51,7 @@ def peak_mb() -> float:
     return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) / 1024
 
 
-def apart(samples: Samples, groups: int) -> dict:
+def apart(samples: Samples, groups: int) -> Point:
     """`measure` in a new process, for so many groups, less those that hold one class alone."""
     shards = {n: s for n, s in shard(samples, groups // FINE, FINE).items() if len(set(s.labels)) > 1}
     with tempfile.TemporaryDirectory() as folder, multiprocessing.get_context("spawn").Pool(1) as pool:
@@ -58,14 +60,14 @@ def apart(samples: Samples, groups: int) -> dict:
     return found
 
 
-def fit(points: list[dict]) -> tuple[float, float]:
+def fit(points: list[Point]) -> tuple[float, float]:
     """Seconds per step and per visit of a sample by an adapter, from two points."""
     rows = np.array([[p["steps"], p["visits"]] for p in points])
     found = np.linalg.lstsq(rows, np.array([p["seconds"] for p in points]), rcond=None)[0]
     return float(found[0]), float(found[1])
 
 
-def draw(by_groups: list[dict], by_data: list[dict], path: Path) -> None:
+def draw(by_groups: list[Point], by_data: list[Point], path: Path) -> None:
     """Measured points and predicted lines."""
     import matplotlib
 

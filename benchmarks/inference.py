@@ -9,13 +9,15 @@ Prints lines `bench NAME RATIO WANTED`: a tenth of the backbone's time over the 
 import argparse
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
-from shardgraph.learn.ensemble import Voices
+from shardgraph.learn.ensemble import PackedAdapters
 from shardgraph.learn.inca import frozen_attention
 from shardgraph.learn.recipe import Recipe
 from shardgraph.storage.samples import Samples
@@ -23,7 +25,7 @@ from shardgraph.storage.samples import Samples
 ADAPTERS = 1600
 
 
-def medians(actions: list[Callable[[], object]], repeats: int, device: str) -> list[float]:
+def medians(actions: Sequence[Callable[[], object]], repeats: int, device: str) -> list[float]:
     """Median seconds of each action; they take turns, so that a busy moment of the machine meets them alike."""
     found: list[list[float]] = [[] for _ in actions]
     for i in range(repeats + 2):
@@ -54,6 +56,13 @@ def vit_large() -> tuple[Callable[[int], object], int, int]:
     return lambda batch: blocks(torch.randn(batch, 197, 1024, device="cuda", dtype=torch.bfloat16)), 197, 1024
 
 
+def logits_of(packed: PackedAdapters, samples: Samples) -> Callable[[], object]:
+    """The adapters' pass over samples whose keys are computed beforehand."""
+    if packed.fused:
+        return partial(packed.logits_fused, packed.keys_fused(samples))
+    return partial(packed.logits_of, packed.keys(samples))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
@@ -61,18 +70,15 @@ def main() -> None:
     args = parser.parse_args()
     backbone, tokens, dim = lite0() if args.device == "cpu" else vit_large()
     q, v = torch.randn(ADAPTERS, dim, device=args.device), torch.randn(ADAPTERS, dim, device=args.device)
-    voices = Voices.prepare(q, v, frozen_attention(dim, Recipe(), 1))
-    report: dict = {"device": args.device, "adapters": ADAPTERS}
+    packed = PackedAdapters.pack(q, v, frozen_attention(dim, Recipe(), 1))
+    report: dict[str, Any] = {"device": args.device, "adapters": ADAPTERS}
     with torch.inference_mode():
         for batch in (1, 256):
             values = np.random.default_rng(1).standard_normal((batch * tokens, dim)).astype(np.float16)
             offsets = np.arange(batch + 1, dtype=np.int64) * tokens
             samples = Samples(("",) * batch, ("",) * batch, values, offsets, np.zeros((batch, 1), np.float32))
-            keys = voices.keys_fused(samples) if voices.fused else voices.keys(samples)
-            answer = voices.answer_fused if voices.fused else voices.answer
             repeats = 100 if batch == 1 else 30 if args.device == "cuda" else 3
-            both = [lambda b=batch: backbone(b), lambda k=keys, a=answer: a(k)]
-            own, added = medians(both, repeats, args.device)
+            own, added = medians([partial(backbone, batch), logits_of(packed, samples)], repeats, args.device)
             report[f"batch_{batch}"] = {"backbone_seconds": own, "adapters_seconds": added}
             print(f"bench inference-{args.device}-batch-{batch} {own / 10 / added:.2f} 1", flush=True)
     print(json.dumps(report, indent=1))

@@ -20,13 +20,13 @@ import torch
 from torch import Tensor
 
 from experiments import cache
-from experiments.book import Book, Record
 from experiments.cache import Data
-from experiments.command import answered
+from experiments.command import run_command
+from experiments.recordfile import Record, RecordFile
 from experiments.records import YOURS, Records, title
+from experiments.result import Result, Table
 from experiments.rivals import Fitted
 from experiments.runs import Bench, mean_logits, splits
-from experiments.shown import Shown, Table
 from shardgraph.learn.recipe import Recipe
 from shardgraph.storage.samples import Samples
 
@@ -90,7 +90,7 @@ def ablation(
     yield _record(FIRST, bench, _trained(bench, seed), seed)
 
 
-def show(records: Records) -> Shown:
+def show(records: Records) -> Result:
     """A row a change: the mean over data sets of what it adds to the default's accuracy, and each set's."""
     sets = [name for name in records.sets if any(records.of(name, study="ablation"))]
     found = {name: {r["change"]: r for r in records.of(name, study="ablation")} for name in sets}
@@ -106,7 +106,7 @@ def show(records: Records) -> Shown:
         "others are the points that one change adds to it. One seed: differences below half a point are noise. At one "
         "shard the first table is the unsharded adapter and the second the ceiling."
     )
-    return Shown("ablation", about, tables, lambda figure: _draw(figure, found), (9, 5))
+    return Result("ablation", about, tables, lambda figure: _draw(figure, found), (9, 5))
 
 
 def _changes(found: Found) -> list[str]:
@@ -134,8 +134,8 @@ def _draw(figure: Any, found: Found) -> None:
     for i, n in enumerate(LEVELS):
         each = [[_gain(change, own, "mixed", n) for own in found.values()] for change in changes]
         gains = [np.mean([gain for gain in own if gain is not None]) for own in each]
-        places = [c + (i - 1) * 0.27 for c in range(len(changes))]
-        axes.barh(places, gains, 0.25, label=f"{n} shard{'s' if n > 1 else ''}")
+        positions = [c + (i - 1) * 0.27 for c in range(len(changes))]
+        axes.barh(positions, gains, 0.25, label=f"{n} shard{'s' if n > 1 else ''}")
     axes.set_yticks(range(len(changes)), changes, fontsize=8)
     axes.axvline(0, color="#999999", lw=0.8)
     axes.set_xlabel("points added to the default, with second-order prototypes; mean over data sets")
@@ -181,13 +181,13 @@ def main() -> None:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     options = parser.parse_args()
     for name in cache.usable(options.cache, options.only):
-        book, start = Book(options.out / f"{name}.jsonl"), time.perf_counter()
-        done = {record["change"] for record in book.records if record.get("study") == "ablation"}
+        file, start = RecordFile(options.out / f"{name}.jsonl"), time.perf_counter()
+        done = {record["change"] for record in file.records if record.get("study") == "ablation"}
         if not {*ADAPTERS, *PROTOTYPES, *PRIORS, FIRST} <= done:
             found = ablation(cache.load(options.cache, name), options.device, done=done)
-            book.add({"study": "ablation", **record} for record in found)
+            file.add({"study": "ablation", **record} for record in found)
         print(f"{name}: {time.perf_counter() - start:.0f} s", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":
-    answered(main)
+    run_command(main)

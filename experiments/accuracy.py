@@ -9,12 +9,12 @@ from typing import Any
 
 from experiments import paper
 from experiments.records import Records, title
-from experiments.shown import COLOURS, Shown, Table, interval, panels, panels_size, spread
+from experiments.result import COLOURS, Result, Table, interval, panels, panels_size, spread
 
 WHO = ("SAFE", "SISA", "ProtoSISA", "NoprotoSAFE")
 
 
-def show(records: Records) -> Shown:
+def show(records: Records) -> Result:
     """A table a data set, the gap of SAFE over SISA, and accuracy drawn over the number of shards."""
     tables = [_table(records, name) for name in records.sets] + [_gaps(records)]
     about = "Test accuracy in per cent, mean and standard deviation over seeds." + _origin(records)
@@ -23,16 +23,16 @@ def show(records: Records) -> Shown:
             " 'paper, ViT-L/16' are the paper's numbers with its own backbone and full-size images: not comparable in "
             "height, only in shape."
         )
-    return Shown("accuracy", about, tables, lambda figure: _draw(figure, records), panels_size(len(records.sets)))
+    return Result("accuracy", about, tables, lambda figure: _draw(figure, records), panels_size(len(records.sets)))
 
 
 def _known(name: str) -> list[str]:
-    """Whose accuracy on this data set the paper tells."""
+    """The methods whose accuracy on this data set the paper reports."""
     return [who for who in WHO[:3] if name.partition("--")[0] in paper.ACCURACY[who]]
 
 
 def _origin(records: Records) -> str:
-    """Where (n_c, n_f) come from."""
+    """The origin of (n_c, n_f)."""
     data = list(dict.fromkeys(name.partition("--")[0] for name in records.sets))
     theirs = [name for name in data if name in paper.NO_SHARDING]
     if not theirs:
@@ -67,9 +67,9 @@ def _gaps(records: Records) -> Table:
                 mean, half = interval(records.difference(name, "SAFE", "SISA", n))
                 means.append(mean)
                 rows.append([title(name), n, f"{mean:.1f}", f"{mean - half:.1f} to {mean + half:.1f}"])
-        told = f"paper: {paper.GAP_AT_256}" if n == 256 else ""
+        note = f"paper: {paper.GAP_AT_256}" if n == 256 else ""
         if means:
-            rows.append(["mean of all", n, f"{sum(means) / len(means):.1f}", told])
+            rows.append(["mean of all", n, f"{sum(means) / len(means):.1f}", note])
     return Table("SAFE minus SISA, points", ["data set", "shards", "mean", "95% interval over seeds"], rows)
 
 

@@ -8,12 +8,12 @@ The paper finds InCA above linear for SAFE everywhere. Here it depends on the da
 from typing import Any
 
 from experiments.records import Records, title
-from experiments.shown import Shown, Table, boxes
+from experiments.result import Result, Table, boxes
 
 WHO = ("SAFE", "SISA", "ProtoSISA")
 
 
-def show(records: Records) -> Shown:
+def show(records: Records) -> Result:
     """InCA minus linear at every level: a box over data sets."""
     sets = [name for name in records.sets if any(records.of(name, adapter="linear"))]
     levels = sorted({n for name in sets for n in records.levels(name, "linear")})
@@ -28,7 +28,7 @@ def show(records: Records) -> Shown:
         "a token has 352 numbers and the pooled features 1280, unlike in the paper's ViT-L/16, where both have 1024."
     )
     table = Table("InCA minus linear", ["shards", "method", *map(title, sets)], rows)
-    return Shown("adapters", about, [table], lambda figure: _draw(figure, records, sets, levels), (11, 4))
+    return Result("adapters", about, [table], lambda figure: _draw(figure, records, sets, levels), (11, 4))
 
 
 def _gap(records: Records, name: str, who: str, n: int) -> float | None:

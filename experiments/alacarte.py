@@ -74,12 +74,12 @@ def embedded(table: Path, cache: Path, limit: int | None) -> Samples:
 
 def cut(samples: Samples, pieces: int) -> Samples:
     """The samples, their sources cut into pieces that hold every class alike."""
-    dealt: dict[tuple[str, str], int] = defaultdict(int)
+    counts: dict[tuple[str, str], int] = defaultdict(int)
     sources = [""] * len(samples)
     for i in sorted(range(len(samples)), key=lambda i: keyed_hash(SEED, "piece", samples.ids[i])):
         kind = (samples.sources[i], samples.labels[i])
-        sources[i] = f"{samples.sources[i]}-{dealt[kind] % pieces}"
-        dealt[kind] += 1
+        sources[i] = f"{samples.sources[i]}-{counts[kind] % pieces}"
+        counts[kind] += 1
     columns = {name: getattr(samples, name) for name in ("ids", "labels", "tokens", "offsets", "features", "splits")}
     return Samples(**columns, sources=tuple(sources))
 

@@ -23,7 +23,7 @@ import numpy as np
 import torch
 
 from experiments import paper
-from experiments.command import answered
+from experiments.command import run_command
 from shardgraph.digest import keyed_hash
 from shardgraph.embedding.records import content_id
 from shardgraph.errors import InputError
@@ -45,7 +45,7 @@ class Data:
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """The classes to tell apart, sorted."""
+        """The classes of the training split, sorted."""
         return tuple(sorted(set(self.train.labels)))
 
     def held_out(self, seed: int = 99, parts: int = 5) -> "Data":
@@ -161,8 +161,8 @@ def _digest(records: Sequence[Any]) -> str:
     """Of all that is embedded and kept."""
     whole = hashlib.sha256()
     for record in records:
-        told = [getattr(record, column) for column in _COLUMNS]
-        whole.update(json.dumps([*told, content_id(record.payload)]).encode())
+        columns = [getattr(record, column) for column in _COLUMNS]
+        whole.update(json.dumps([*columns, content_id(record.payload)]).encode())
     return whole.hexdigest()
 
 
@@ -233,4 +233,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    answered(main)
+    run_command(main)

@@ -1,4 +1,4 @@
-"""How `python -m experiments.NAME` ends: 0 when it is done, else a line that says why."""
+"""The end of `python -m experiments.NAME`: exit code 0, or another one and a line with the reason."""
 
 import sys
 from collections.abc import Callable
@@ -8,8 +8,8 @@ from shardgraph.errors import ShardgraphError
 FAILED, INTERRUPTED = 1, 130
 
 
-def answered(main: Callable[[], None]) -> None:
-    """Run a command; what a person can mend is told in one line."""
+def run_command(main: Callable[[], None]) -> None:
+    """Run a command; errors that a person can fix are printed in one line."""
     try:
         main()
     except ShardgraphError as error:

@@ -8,19 +8,19 @@ Expect SAFE below SISA at every cost, and ours below both. Samples revisited are
 from typing import Any
 
 from experiments.records import Records, title
-from experiments.shown import COLOURS, Shown, Table
+from experiments.result import COLOURS, Result, Table
 
 WHO = ("SAFE", "SISA", "ProtoSISA", "Ours")
 DEVICES = {"cuda": "GPU", "cpu": "CPU"}  # records without one are from a GPU
 
 
-def show(records: Records) -> Shown:
+def show(records: Records) -> Result:
     """Mean error over data sets by share of the data read again, and every measured forget beside its prediction."""
     about = (
         "Error in per cent, averaged over the data sets, against the expected share of all samples that are read again "
         "to forget one. Prototypes need none." + _kept(records)
     )
-    return Shown("cost", about, [_means(records), _forgets(records)], lambda figure: _draw(figure, records), (7, 4.5))
+    return Result("cost", about, [_means(records), _forgets(records)], lambda figure: _draw(figure, records), (7, 4.5))
 
 
 def points(records: Records, who: str) -> list[tuple[float, float]]:
@@ -51,7 +51,7 @@ def _alone(records: Records, who: str) -> float:
 
 
 def _kept(records: Records) -> str:
-    """What can be said of all forgets that were carried out."""
+    """How the forgets that were carried out compare with the prediction."""
     found = [f for name in records.sets for record in records.of(name, rival="forget") for f in record["forgets"]]
     equal = sum(f["predicted"] == f["measured"] for f in found)
     if not found:

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from experiments import paper
-from experiments.book import Record
 from experiments.cache import Data
+from experiments.recordfile import Record
 from experiments.records import Records, title
+from experiments.result import COLOURS, Result, Table, panels, panels_size, spread
 from experiments.rivals import fit
-from experiments.runs import answer, mean_logits
-from experiments.shown import COLOURS, Shown, Table, panels, panels_size, spread
+from experiments.runs import mean_logits, mixed_scores
 from shardgraph.digest import keyed_hash
 from shardgraph.graph import Bilevel, BilevelAcross, BySourceBilevel, Topology
 from shardgraph.learn.recipe import Recipe
@@ -46,7 +46,7 @@ def domains(data: Data, seed: int, device: str) -> Iterator[Record]:
         recipe = Recipe(name=name, method=method, prototypes=mixes != "nothing")
         fitted = fit(train, topology, recipe, seed, device)
         model = fitted.model
-        scores = answer(model, mean_logits(fitted, test), model.similarity(test))
+        scores = mixed_scores(model, mean_logits(fitted, test), model.similarity(test))
         right = np.array(model.classes)[scores.argmax(dim=1).numpy()] == truth
         each = {domain: 100 * float(right[sources == domain].mean()) for domain in sorted(set(sources.tolist()))}
         yield {
@@ -70,7 +70,7 @@ def balanced(samples: Samples, seed: int) -> Samples:
     return samples.take(sorted(i for own in drawn for i in own))
 
 
-def show(records: Records) -> Shown:
+def show(records: Records) -> Result:
     """The paper's table: all domains, and each."""
     sets = [name for name in records.sets if any(records.of(name, study="domains"))]
     tables = [_table(records, name) for name in sets]
@@ -88,7 +88,7 @@ def show(records: Records) -> Shown:
             " PACS stands in for DomainNet-126, which cannot be shipped: seven classes instead of 126, so a clique "
             "cannot be cut finer than in two."
         )
-    return Shown("domains", about, tables, lambda figure: _draw(figure, records, sets), panels_size(len(sets), 5, 3.5))
+    return Result("domains", about, tables, lambda figure: _draw(figure, records, sets), panels_size(len(sets), 5, 3.5))
 
 
 def _table(records: Records, name: str) -> Table:

@@ -8,10 +8,10 @@ Expect a maximum between: n_f = 1 is SISA, and cliques of two or three classes s
 from typing import Any
 
 from experiments.records import Records, title
-from experiments.shown import COLOURS, Shown, Table, panels, panels_size, spread
+from experiments.result import COLOURS, Result, Table, panels, panels_size, spread
 
 
-def show(records: Records) -> Shown:
+def show(records: Records) -> Result:
     """A row a data set and method, a column a number of cliques."""
     sets = [name for name in records.sets if any(records.of(name, study="fine"))]
     sizes = sorted({r["shape"][1] for name in sets for r in records.of(name, study="fine")})
@@ -23,7 +23,7 @@ def show(records: Records) -> Shown:
     shards = next(r["n"] for name in sets for r in records.of(name, study="fine"))
     about = f"Test accuracy in per cent at {shards} shards, cut into n_f cliques of classes; n_f = 1 is SISA's cut."
     table = Table(f"{shards} shards", ["data set, method", *(f"n_f = {f}" for f in sizes)], rows)
-    return Shown("fine", about, [table], lambda figure: _draw(figure, records, sets, sizes), panels_size(len(sets)))
+    return Result("fine", about, [table], lambda figure: _draw(figure, records, sets, sizes), panels_size(len(sets)))
 
 
 def _values(records: Records, name: str, who: str, fine: int) -> list[float]:

@@ -8,7 +8,7 @@ Expect d |S| for cliques and Theta(d^2 |S|) for random graphs, until everything 
 import statistics
 from typing import Any
 
-from experiments.shown import Shown, Table
+from experiments.result import Result, Table
 from shardgraph.graph.cost import equal_cliques_cost, expected_cost, random_degree_cost
 from shardgraph.graph.topologies import cliques, numbered_names, random_degree
 
@@ -16,7 +16,7 @@ SHARDS, SIZE, SEEDS = 256, 10, range(5)
 DEGREES = (1, 3, 7, 15, 31, 63, 127, 255)  # other shards that a shard learns from
 
 
-def show(_: Any = None) -> Shown:
+def show(_: Any = None) -> Result:
     """Measured on drawn graphs, and predicted."""
     names = numbered_names(SHARDS)
     sizes = dict.fromkeys(names, SIZE)
@@ -34,7 +34,7 @@ def show(_: Any = None) -> Shown:
         f"from d others: at random (mean of {len(SEEDS)} graphs), or all in its clique of d + 1."
     )
     columns = ["d", "random graph", "spread", "theorem", "cliques", "d + 1"]
-    return Shown(
+    return Result(
         "graphs", about, [Table("shards read again", columns, rows)], lambda figure: _draw(figure, rows), (7, 4)
     )
 

@@ -8,13 +8,13 @@ The paper finds that SAFE falls slower than SISA. Here it falls faster, from hig
 from typing import Any
 
 from experiments.records import Records
-from experiments.shown import COLOURS, Shown, Table
+from experiments.result import COLOURS, Result, Table
 
 WHO = ("SAFE", "SISA", "ProtoSISA", "Ours")
 Curves = dict[str, list[float]]
 
 
-def show(records: Records) -> Shown:
+def show(records: Records) -> Result:
     """Relative accuracy by the share of shards gone, mean over data sets and seeds."""
     sets = [name for name in records.sets if any(records.of(name, study="instant"))]
     steps = sorted({r["gone"] for name in sets for r in records.of(name, study="instant")})
@@ -28,7 +28,7 @@ def show(records: Records) -> Shown:
     )
     both = {"relative accuracy, %": curves, "accuracy, %": heights}
     tables = [_table(title, steps, found) for title, found in both.items()]
-    return Shown("instant", about, tables, lambda figure: _draw(figure, steps, both), (11, 4))
+    return Result("instant", about, tables, lambda figure: _draw(figure, steps, both), (11, 4))
 
 
 def _table(title: str, steps: list[float], found: Curves) -> Table:

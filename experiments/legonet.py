@@ -1,4 +1,4 @@
-"""LegoNet's select-and-average: a sample goes to the sub-model with the nearest key, and the nearest few answer.
+"""LegoNet's select-and-average: each sample trains the sub-model with the nearest key; the nearest few predict.
 
 Keys are fixed random directions in the space of the pooled features, so a sample's shard depends on the sample alone.
 At inference the k sub-models with the nearest keys are averaged.
@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from experiments.together import train_many
+from experiments.training import train_many
 from shardgraph.digest import generator
 from shardgraph.learn.adapters import Adapters
 from shardgraph.learn.ensemble import Model
@@ -22,7 +22,7 @@ from shardgraph.storage.samples import Samples
 
 @dataclass(frozen=True)
 class Lego:
-    """Sub-models by key; a value."""
+    """Sub-models by key; immutable."""
 
     keys: np.ndarray  # [n, F] unit vectors
     shards: Mapping[str, Samples]
@@ -35,17 +35,19 @@ class Lego:
 
     @classmethod
     def fit(cls, train: Samples, n: int, nearest: int, recipe: Recipe, seed: int, device: str = "cpu") -> "Lego":
-        """Learn n sub-models, of which `nearest` will answer."""
+        """Train n sub-models, of which the `nearest` nearest predict."""
         recipe = replace(recipe, method="safe", prototypes=False)
         draws = generator(seed, "lego-keys", n).standard_normal((n, train.features.shape[1]))
         keys = draws / np.linalg.norm(draws, axis=1, keepdims=True)
-        home = (_unit(train) @ keys.T).argmax(axis=1)
-        shards = {f"k{i}": train.take(np.flatnonzero(home == i)).canonical() for i in sorted(set(home.tolist()))}
+        nearest_key = (_unit(train) @ keys.T).argmax(axis=1)
+        shards = {
+            f"k{i}": train.take(np.flatnonzero(nearest_key == i)).canonical() for i in sorted(set(nearest_key.tolist()))
+        }
         empty = cls(keys, shards, {}, total([train]), recipe, seed, device, nearest)
         return empty._trained(shards)
 
     def forget(self, ids: Iterable[str]) -> tuple["Lego", int]:
-        """Without these samples, and how many were read to get there, the forgotten ones counted."""
+        """The model without these samples, and the number of samples read for it, the forgotten ones included."""
         gone = set(ids)
         old = {name: own for name, own in self.shards.items() if not gone.isdisjoint(own.ids)}
         rows = {name: [i for i, sample in enumerate(own.ids) if sample not in gone] for name, own in old.items()}
@@ -70,16 +72,16 @@ class Lego:
     def predict(self, samples: Samples) -> list[str]:
         """The predicted class of every sample."""
         model = Model.assemble(self.adapters, self.prototypes, self.recipe, self.seed, self.device)
-        if model.voices is None:
+        if model.adapter_logits is None:
             return model.predict(samples)
         names = sorted(self.adapters)
         owners = [names.index(name) for name in names for _ in self.adapters[name].classes]
         near = torch.from_numpy(_unit(samples) @ self.keys[[int(name[1:]) for name in names]].T)
         chosen = torch.zeros_like(near).scatter_(1, near.topk(min(self.nearest, len(names))).indices, 1.0)
-        logits, speaks = model.voices(samples), chosen[:, owners].float()
+        logits, used = model.adapter_logits(samples), chosen[:, owners].float()
         hot = (model.average > 0).float()
-        heard = speaks @ hot
-        mean = torch.where(heard > 0, (logits * speaks) @ hot / heard.clamp(min=1), -torch.inf)
+        count = used @ hot
+        mean = torch.where(count > 0, (logits * used) @ hot / count.clamp(min=1), -torch.inf)
         return [model.classes[i] for i in mean.argmax(dim=1).tolist()]
 
     def _trained(self, shards: Mapping[str, Samples]) -> "Lego":

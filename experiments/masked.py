@@ -1,8 +1,8 @@
-"""The paper's joint masked training, kept as a reference: every sample meets every adapter.
+"""The paper's joint masked training, as a reference for tests and benchmarks: all samples, all adapters at once.
 
-One batch over all data, the loss matrix times the access mask, one backward call (appendix A). Its
-per-adapter gradients are ours. Its training is not exact, quietly: batches and the number of steps
-depend on every shard, and AdamW moves adapters whose samples are not in the batch.
+One batch over all data, the loss matrix times the access mask, one backward call (appendix A). Its gradients of each
+adapter equal ours. Its training does not forget exactly: batches and the number of steps depend on every shard, and
+AdamW moves adapters whose samples are not in the batch.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from shardgraph.learn.inca import Attention, Keys, layer_norm
 
 @dataclass(frozen=True)
 class MaskedProblem:
-    """All samples, all M adapters, and who may learn from what."""
+    """All samples, all M adapters, and which adapter may learn from which sample."""
 
     keys: Keys  # of all n samples
     positive: Tensor  # [M, n] bool: the sample's label is the adapter's class
@@ -63,10 +63,10 @@ def train_masked(
     rng, steps, step = generator(seed, "masked"), epochs * -(-count // batch), 0
     for _ in range(epochs):
         order = torch.from_numpy(rng.permutation(count))
-        for rows in order.split(batch):
+        for rows in torch.split(order, batch):
             optimiser.param_groups[0]["lr"] = cosine(lr, step, steps)
             optimiser.zero_grad()
-            (masked_loss(q, v, problem, rows) / len(rows)).backward()
+            torch.autograd.backward(masked_loss(q, v, problem, rows) / len(rows))
             optimiser.step()
             step += 1
     return q.detach(), v.detach()

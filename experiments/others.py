@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from experiments.book import Record
 from experiments.cache import Data
 from experiments.legonet import Lego
+from experiments.recordfile import Record
 from experiments.records import Records, title
+from experiments.result import COLOURS, Result, Table, panels, panels_size, spread
 from experiments.runs import CHUNK
-from experiments.shown import COLOURS, Shown, Table, panels, panels_size, spread
 from experiments.slices import Sliced
 from shardgraph.learn.recipe import Recipe
 from shardgraph.storage.samples import Samples
@@ -37,7 +37,7 @@ def others(data: Data, seed: int, device: str, recipe: Recipe | None = None) -> 
         yield {"rival": name, **facts}
 
 
-def show(records: Records) -> Shown:
+def show(records: Records) -> Result:
     """One row a method and data set: accuracy, samples read per forget, bytes that are kept."""
     sets = [name for name in records.sets if any(records.of(name, study="others"))]
     found = {(name, who): _found(records, name, who) for name in sets for who in WHO}
@@ -52,7 +52,7 @@ def show(records: Records) -> Shown:
     )
     columns = ["data set", "method", "accuracy", "samples read per forget", "adapters kept, MiB"]
     table = Table("slices and LegoNet", columns, rows)
-    return Shown("others", about, [table], lambda figure: _draw(figure, sets, found), panels_size(len(sets), 5, 3.5))
+    return Result("others", about, [table], lambda figure: _draw(figure, sets, found), panels_size(len(sets), 5, 3.5))
 
 
 def _found(records: Records, name: str, who: str) -> list[Record]:
@@ -75,5 +75,5 @@ def _draw(figure: Any, sets: list[str], found: dict[tuple[str, str], list[Record
 
 def _right(model: Sliced | Lego, test: Samples) -> float:
     parts = (test.take(np.arange(i, min(i + CHUNK, len(test)))) for i in range(0, len(test), CHUNK))
-    said = chain.from_iterable(model.predict(part) for part in parts)
-    return float(np.mean([a == b for a, b in zip(said, test.labels, strict=True)]))
+    predicted = chain.from_iterable(model.predict(part) for part in parts)
+    return float(np.mean([a == b for a, b in zip(predicted, test.labels, strict=True)]))

@@ -24,15 +24,15 @@ from experiments import (
     runs,
     second,
 )
-from experiments.book import Book
 from experiments.cache import demo
-from experiments.command import answered
+from experiments.command import run_command
 from experiments.finished import finished
+from experiments.recordfile import RecordFile
 from experiments.records import RUNS, Records
-from experiments.shown import Shown
+from experiments.result import Result
 
 RESULTS = Path(__file__).parent / "results"
-EXPERIMENTS: dict[str, Callable[[Records], Shown]] = {
+EXPERIMENTS: dict[str, Callable[[Records], Result]] = {
     module.__name__.rpartition(".")[2]: module.show
     for module in (
         second,
@@ -60,7 +60,7 @@ ViT-L/16": they were measured with another backbone, on full-size images.
 """
 
 
-def show(name: str, records: Records) -> Shown:
+def show(name: str, records: Records) -> Result:
     """An experiment on the data sets that have all its records; `NoRecords` if there is none."""
     return EXPERIMENTS[name](finished(name, records))
 
@@ -69,17 +69,17 @@ def quick(names: Iterable[str]) -> Records:
     """What these experiments need, on scikit-learn's digits, on the CPU, in under a minute."""
     wanted = set(names)
     with tempfile.TemporaryDirectory() as folder:
-        book = Book(Path(folder) / "digits--pixels.jsonl")
+        file = RecordFile(Path(folder) / "digits--pixels.jsonl")
         if wanted - {"graphs", "private", "ablation"}:
             studies = [study for study in runs.STUDIES if study in wanted]
-            runs.run(demo(), book, "cpu", (1, 8, 64, 256), "adapters" in wanted, studies, seeds=(0, 1))
+            runs.run(demo(), file, "cpu", (1, 8, 64, 256), "adapters" in wanted, studies, seeds=(0, 1))
         if "private" in wanted:
-            book.add(private.measured(demo(), 1, seeds=(0,), ks=(1, 8)))
+            file.add(private.measured(demo(), 1, seeds=(0,), ks=(1, 8)))
         if "ablation" in wanted:
             whole = demo()  # half of which is enough: there are many trainings
             half = replace(whole, train=whole.train.take(range(0, len(whole.train), 2)))
-            book.add({"study": "ablation", **record} for record in ablation.ablation(half, "cpu"))
-        return Records({"digits--pixels": book.records})
+            file.add({"study": "ablation", **record} for record in ablation.ablation(half, "cpu"))
+        return Records({"digits--pixels": file.records})
 
 
 def main() -> None:
@@ -91,4 +91,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    answered(main)
+    run_command(main)

@@ -30,11 +30,11 @@ from typing import Any
 
 import numpy as np
 
-from experiments.book import Book, Record
 from experiments.cache import Data, load, usable
-from experiments.command import answered
+from experiments.command import run_command
+from experiments.recordfile import Record, RecordFile
 from experiments.records import YOURS, Records, title
-from experiments.shown import Shown, Table
+from experiments.result import Result, Table
 from shardgraph.digest import generator
 from shardgraph.graph import Complete
 from shardgraph.learn.adapters import Adapters
@@ -200,7 +200,7 @@ def calibrated_noise() -> dict:
     return json.loads(NOISE.read_text())
 
 
-def show(records: Records) -> Shown:
+def show(records: Records) -> Result:
     """The figure and both tables."""
     name = next(name for name in records.sets if any(records.of(name, study="private")))
     found = list(records.of(name, study="private"))
@@ -224,7 +224,7 @@ def show(records: Records) -> Shown:
         Table("Accuracy", columns, rows),
         Table("k under (30, 1)", ["epsilon", *(f"delta {delta:.0e}" for delta in DELTAS)], counts),
     ]
-    return Shown("private", about, tables, lambda figure: _draw(figure, found), (9, 4))
+    return Result("private", about, tables, lambda figure: _draw(figure, found), (9, 4))
 
 
 def _draw(figure: Any, rows: list[dict]) -> None:
@@ -257,16 +257,16 @@ def main() -> None:
         NOISE.write_text(json.dumps(calibrated(PrivateRecipe()), indent=1) + "\n")
         return
     usable(arguments.cache, [arguments.data])
-    data, book = load(arguments.cache, arguments.data), Book(arguments.out / f"{arguments.data}.jsonl")
+    data, file = load(arguments.cache, arguments.data), RecordFile(arguments.out / f"{arguments.data}.jsonl")
     data = data.held_out() if arguments.held_out else data
-    if arguments.held_out or not all(book.has(study="private", rival=kind) for kind in KINDS):
+    if arguments.held_out or not all(file.has(study="private", rival=kind) for kind in KINDS):
         found = measured(data, arguments.workers, range(arguments.seeds))
         if arguments.held_out:
             print(show(Records({data.name: found})).markdown(None))
             return
-        book.add(found)
-    print(show(Records({arguments.data: book.records})).markdown(None))
+        file.add(found)
+    print(show(Records({arguments.data: file.records})).markdown(None))
 
 
 if __name__ == "__main__":
-    answered(main)
+    run_command(main)

@@ -8,12 +8,12 @@ Expect prototypes to help at many shards, and the graph to be worth more than th
 from typing import Any
 
 from experiments.records import Records, title
-from experiments.shown import Shown, Table, boxes
+from experiments.result import Result, Table, boxes
 
 PAIRS = (("SAFE", "NoprotoSAFE"), ("SISA", "NoprotoSAFE"))
 
 
-def show(records: Records) -> Shown:
+def show(records: Records) -> Result:
     """Both differences at every level: a box over data sets."""
     levels = sorted({n for name in records.sets for n in records.levels(name) if n > 1})
     rows = []
@@ -26,7 +26,7 @@ def show(records: Records) -> Shown:
         "is worth."
     )
     table = Table("points", ["shards", "difference", *map(title, records.sets)], rows)
-    return Shown("prototypes", about, [table], lambda figure: _draw(figure, records, levels), (11, 4))
+    return Result("prototypes", about, [table], lambda figure: _draw(figure, records, levels), (11, 4))
 
 
 def _draw(figure: Any, records: Records, levels: list[int]) -> None:

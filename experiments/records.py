@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiments.book import Record, read
-from experiments.runs import asked
+from experiments.recordfile import Record, read
+from experiments.runs import methods_at
 from shardgraph.errors import InputError
 
 RUNS = Path(__file__).parent / "results" / "runs"
@@ -48,7 +48,7 @@ class Records:
         for record in self.of(name, adapter=adapter):
             found.setdefault(record["n"], set()).add(record["rival"])
         own = {"Ours", "Ceiling"} if adapter == "linear" else set()
-        return sorted(n for n, there in found.items() if {who for who, _ in asked((n,))} - own <= there)
+        return sorted(n for n, there in found.items() if {who for who, _ in methods_at((n,))} - own <= there)
 
     def difference(self, name: str, a: str, b: str, n: int) -> list[float]:
         """a minus b, by seed."""

@@ -1,14 +1,14 @@
 """Every method behind one interface: fit, predict, forget, cost. All learn from the same cached embeddings.
 
-A rival is a way to cut the data into shards and a way to mix adapters and prototypes. All are exact: `forget` retrains
-the groups that could have seen a sample, and gives the bytes of a `fit` that never saw it.
+A rival is a method to compare: a way to cut the data into shards and a way to mix adapters and prototypes. All are
+exact: `forget` retrains the groups that could have seen a sample, and gives the bytes of a `fit` without it.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from experiments.together import train_many
+from experiments.training import train_many
 from shardgraph.graph import Bilevel, Topology
 from shardgraph.graph.cost import expected_cost, revisited_samples
 from shardgraph.graph.shards import Group, ShardGraph
@@ -66,7 +66,7 @@ RIVALS = {
 
 @dataclass(frozen=True)
 class Fitted:
-    """What a rival learned; a value. `shards` holds what is retained, `adapters` what it was taught, by group."""
+    """A trained method; immutable. `shards` holds the retained samples, `adapters` the trained adapters, by group."""
 
     shards: Mapping[str, Samples]
     topology: Topology | None
@@ -78,7 +78,7 @@ class Fitted:
 
     @cached_property
     def model(self) -> Model:
-        """All adapters and prototypes, ready to answer."""
+        """The model of all adapters and prototypes."""
         return Model.assemble(self.adapters, self.prototypes, self.recipe, self.seed, self.device)
 
     def predict(self, samples: Samples) -> list[str]:
@@ -86,14 +86,14 @@ class Fitted:
         return self.model.predict(samples)
 
     def forget(self, ids: Iterable[str]) -> tuple["Fitted", int]:
-        """Without these samples, and how many samples were read to get there, the forgotten ones counted."""
+        """The method without these samples, and the number of samples read for it, the forgotten ones included."""
         gone = set(ids)
         touched = {name for name, shard in self.shards.items() if not gone.isdisjoint(shard.ids)}
         left = {name: _without(shard, gone) if name in touched else shard for name, shard in self.shards.items()}
         left = {name: shard for name, shard in left.items() if len(shard)}
         again = [group for group in self.groups if not touched.isdisjoint(group.neighbourhood)]
         gathered = [group for group in (_inputs(group, left) for group in again) if group]
-        inputs = [group for group in gathered if _to_tell_apart(group)]
+        inputs = [group for group in gathered if _has_two_classes(group)]
         kept = {name: a for name, a in self.adapters.items() if name not in {group.name for group in again}}
         for group, adapters in zip(inputs, train_many(inputs, self.recipe, self.seed, self.device), strict=True):
             kept[group.name] = adapters
@@ -111,8 +111,8 @@ class Fitted:
         sizes = {name: len(shard) for name, shard in self.shards.items()}
         if sample is None:
             return expected_cost(self.graph, sizes)
-        home = next(name for name, shard in self.shards.items() if sample in shard.ids)
-        return revisited_samples(self.graph, sizes, home)
+        shard_name = next(name for name, shard in self.shards.items() if sample in shard.ids)
+        return revisited_samples(self.graph, sizes, shard_name)
 
     @property
     def graph(self) -> ShardGraph:
@@ -138,7 +138,7 @@ def fit(
     shards = cut(train, topology, seed)
     sums = sums or total([train], second_order=recipe.second_order, expansion=recipe.expansion)
     empty = Fitted(shards, topology, {}, sums, recipe, seed, device)
-    inputs = [inputs for group in empty.groups if (inputs := _inputs(group, shards)) and _to_tell_apart(inputs)]
+    inputs = [inputs for group in empty.groups if (inputs := _inputs(group, shards)) and _has_two_classes(inputs)]
     trained = train_many(inputs, recipe, seed, device)
     return replace(empty, adapters={group.name: adapters for group, adapters in zip(inputs, trained, strict=True)})
 
@@ -165,8 +165,8 @@ def _inputs(group: Group, shards: Mapping[str, Samples]) -> GroupInputs | None:
     return GroupInputs(group.name, samples, tuple(sorted(labels)))
 
 
-def _to_tell_apart(group: GroupInputs) -> bool:
-    """Whether there is something to learn; who finds that there is not has read the samples, too."""
+def _has_two_classes(group: GroupInputs) -> bool:
+    """Whether the group has two classes; finding that out counts as reading its samples."""
     return len(set(group.samples.labels)) > 1
 
 

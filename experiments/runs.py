@@ -1,4 +1,4 @@
-"""Runs: train, measure, write down. A record is one line of JSON; what is written is not run again.
+"""Runs: train, measure, record. A record is one line of JSON; what is recorded is not run again.
 
     python -m experiments.runs --cache CACHE --out experiments/results/runs
 
@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
@@ -23,9 +23,9 @@ import torch
 from torch import Tensor
 
 from experiments import cache, paper
-from experiments.book import Book, Record
 from experiments.cache import HELD_OUT, Data
-from experiments.command import answered
+from experiments.command import run_command
+from experiments.recordfile import Record, RecordFile
 from experiments.rivals import RIVALS, Fitted, Shape, fit
 from shardgraph.digest import generator
 from shardgraph.graph import Bilevel
@@ -37,7 +37,7 @@ from shardgraph.storage.samples import Samples, concatenate
 
 SEEDS = (0, 1, 2)
 STUDIES = ("instant", "fine", "domains", "others")
-INSTANT, FINE = ("SAFE", "SISA", "ProtoSISA", "Ours"), ("NoprotoSAFE", "SAFE", "Ours")  # who is in these
+INSTANT, FINE = ("SAFE", "SISA", "ProtoSISA", "Ours"), ("NoprotoSAFE", "SAFE", "Ours")  # the methods in these studies
 ALONE = ("Prototypes", "Second order")
 CHUNK = 512  # test samples in one pass
 STEPS = 16  # in which shards leave
@@ -64,12 +64,12 @@ class Bench:
 
     @cached_property
     def similarities(self) -> dict[str, Tensor]:
-        """What prototypes say about every test sample, by what a rival mixes in."""
-        said = {mixes: self.similarity(self.sums(mixes), mixes) for mixes in ("first", "second")}
-        return said | {"nothing": said["first"]}
+        """The prototypes' scores of every test sample, by what a rival mixes in."""
+        found = {mixes: self.similarity(self.sums(mixes), mixes) for mixes in ("first", "second")}
+        return found | {"nothing": found["first"]}
 
     def similarity(self, sums: Prototypes, mixes: str) -> Tensor:
-        """What these prototypes say about every test sample."""
+        """The scores of these prototypes for every test sample."""
         if mixes == "second":
             rule = discriminant(sums, self.recipe.shrinkage, self.prior)
             return self.described @ rule.weights + rule.biases
@@ -78,7 +78,7 @@ class Bench:
 
     @cached_property
     def described(self) -> Tensor:
-        """The test split as second-order prototypes see it."""
+        """The test split as second-order prototypes describe it."""
         expansion = self.recipe.expansion
         parts = _in_chunks(lambda part: torch.from_numpy(describe(part, expansion, self.device)), self.data.test)
         return parts.float() / SCALE
@@ -93,7 +93,7 @@ class Bench:
         return fit(self.data.train, Bilevel(*shape, "balanced"), recipe, seed, self.device, self.first)
 
     def accuracy(self, scores: Tensor, classes: tuple[str, ...]) -> float:
-        """Per cent of the test split that is told right."""
+        """Per cent of the test split that is predicted correctly."""
         wanted = {label: i for i, label in enumerate(classes)}
         truth = torch.tensor([wanted.get(label, -1) for label in self.data.test.labels])
         return 100 * float((scores.argmax(dim=1).cpu() == truth).double().mean())
@@ -103,30 +103,30 @@ class Bench:
         recipe = next(rival for rival in RIVALS.values() if rival.mixes == mixes and rival.cut).recipe(self.recipe)
         weight = mixing_weight([(a.samples, len(a.classes)) for a in fitted.adapters.values()], recipe)
         model = replace(fitted.model, recipe=recipe, weight=weight)
-        return self.accuracy(answer(model, logits, self.similarities[mixes]), model.classes)
+        return self.accuracy(mixed_scores(model, logits, self.similarities[mixes]), model.classes)
 
 
-def speak(fitted: Fitted, samples: Samples) -> Tensor:
+def adapter_logits(fitted: Fitted, samples: Samples) -> Tensor:
     """The logits [n, A] of all adapters."""
-    voices = fitted.model.voices
-    return torch.zeros(len(samples), 0) if voices is None else _in_chunks(voices, samples)
+    logits = fitted.model.adapter_logits
+    return torch.zeros(len(samples), 0) if logits is None else _in_chunks(logits, samples)
 
 
 def mean_logits(fitted: Fitted, samples: Samples) -> Tensor:
     """The mean logits [n, K] of each class's adapters."""
-    voices, average = fitted.model.voices, fitted.model.average
-    if voices is None:
+    logits, average = fitted.model.adapter_logits, fitted.model.average
+    if logits is None:
         return torch.zeros(len(samples), average.shape[1])
-    return _in_chunks(lambda part: voices(part) @ average, samples)
+    return _in_chunks(lambda part: logits(part) @ average, samples)
 
 
-def answer(model: Model, logits: Tensor, similarity: Tensor) -> Tensor:
+def mixed_scores(model: Model, logits: Tensor, similarity: Tensor) -> Tensor:
     """The scores [n, K]: adapters and prototypes mixed, or prototypes alone where there is no adapter."""
-    return model.mix(logits, similarity) if bool(model.voiced.any()) else similarity
+    return model.mix(logits, similarity) if bool(model.has_adapter.any()) else similarity
 
 
-def asked(levels: Iterable[int]) -> Who:
-    """Who is trained at which level: No sharding, SISA, ProtoSISA, SAFE, NoprotoSAFE and ours."""
+def methods_at(levels: Iterable[int]) -> Who:
+    """The methods that are trained at each level: No sharding, SISA, ProtoSISA, SAFE, NoprotoSAFE and ours."""
     sharded = ("SISA", "ProtoSISA", "SAFE", "NoprotoSAFE", "Ours")
     return [(name, n) for n in levels for name in (("No sharding", "Ceiling") if n == 1 else sharded)]
 
@@ -146,8 +146,8 @@ def graphs(bench: Bench, seed: int, who: Iterable[tuple[str, int]]) -> Iterator[
         about = {"shape": shape, "seed": seed, "adapter": bench.recipe.adapter, "train_seconds": round(seconds, 3)}
         about |= {"cost": fitted.cost(), "samples": len(bench.data.train)}
         if seed == 0 and bench.recipe.adapter == "inca" and {("SAFE", 64), ("SAFE", 256)} & set(here):
-            told = {"n": shape[0] * shape[1], "device": bench.device, "forgets": forgets(fitted)}
-            yield about | {"rival": "forget"} | told  # before those that say that this shape is done
+            measured = {"n": shape[0] * shape[1], "device": bench.device, "forgets": forgets(fitted)}
+            yield about | {"rival": "forget"} | measured  # before the records that mark this shape as done
         for name, n in here:
             yield about | {"rival": name, "n": n, "accuracy": bench.mixed(fitted, logits, RIVALS[name].mixes)}
 
@@ -161,7 +161,7 @@ def alone(bench: Bench, who: Iterable[str] = ALONE) -> Iterator[Record]:
 
 
 def forgets(fitted: Fitted, count: int = 5) -> list[Record]:
-    """Samples forgotten one by one, each from the whole: what was read again, and what the graph said would be."""
+    """Samples forgotten one by one, each from the whole: what was read again, and what the graph predicts."""
     ids = [name for shard in fitted.shards.values() for name in shard.ids]
     chosen = generator(fitted.seed, "forgets").permutation(len(ids))[:count]
     rows = []
@@ -193,19 +193,19 @@ def instant(bench: Bench, seed: int, n: int, who: Sequence[str], steps: int = ST
     bilevel = splits(bench.data)[n]
     for cut in sorted({RIVALS[name].cut or "" for name in who}):
         fitted = bench.train(bilevel if cut == "bilevel" else (n, 1), seed)
-        logits = speak(fitted, bench.data.test).to(bench.device)
+        logits = adapter_logits(fitted, bench.data.test).to(bench.device)
         owners = [(group, label) for group in sorted(fitted.adapters) for label in fitted.adapters[group].classes]
         for step, (left, sums) in enumerate(leaving(bench, fitted.shards, seed, steps)):
             kept = {group: a for group, a in fitted.adapters.items() if group in left}
-            spoken = [i for i, (group, _) in enumerate(owners) if group in kept]
-            columns = torch.tensor(spoken, dtype=torch.long, device=logits.device)
+            left_over = [i for i, (group, _) in enumerate(owners) if group in kept]
+            columns = torch.tensor(left_over, dtype=torch.long, device=logits.device)
             for rival in (RIVALS[name] for name in who if RIVALS[name].cut == cut):
                 own = sums["second" if rival.mixes == "second" else "first"]
                 scores = bench.similarity(own, rival.mixes)
                 recipe = rival.recipe(bench.recipe)
                 model = Model.assemble(kept, own, recipe, seed, "cpu", lambda asked, known=scores: known)
-                said = logits[:, columns] @ model.average.to(logits)
-                score = bench.accuracy(answer(model, said.cpu(), scores), model.classes)
+                mean = logits[:, columns] @ model.average.to(logits)
+                score = bench.accuracy(mixed_scores(model, mean.cpu(), scores), model.classes)
                 yield {"rival": rival.name, "n": n, "seed": seed, "gone": step / steps, "accuracy": score}
 
 
@@ -229,10 +229,10 @@ def splits(data: Data) -> dict[int, Shape]:
     return {1: (1, 1)} | dict(zip(paper.LEVELS, known, strict=True))
 
 
-def _in_chunks(answer: Any, samples: Samples) -> Tensor:
+def _in_chunks(function: Callable[[Samples], Tensor], samples: Samples) -> Tensor:
     with torch.no_grad():
         starts = range(0, len(samples), CHUNK)
-        return torch.cat([answer(samples.take(np.arange(s, min(s + CHUNK, len(samples))))) for s in starts])
+        return torch.cat([function(samples.take(np.arange(s, min(s + CHUNK, len(samples))))) for s in starts])
 
 
 # Linear adapters train on the CPU: one process a training, while the device is busy with the rest.
@@ -243,7 +243,7 @@ def _linear(job: tuple[int, Who]) -> list[Record]:
     return list(graphs(_bench, *job))
 
 
-def _unheard() -> None:
+def _ignore_interrupt() -> None:
     """Leave Ctrl-C to the process that started this one."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
@@ -252,7 +252,7 @@ _bench: Any = None
 
 
 def _finished(waiting: Any) -> Iterator[list[Record]]:
-    """The results that are there by now, so that a run that is stopped has written them down."""
+    """The results that are ready, so that an interrupted run has recorded them."""
     with suppress(TimeoutError, StopIteration):
         while True:
             yield waiting.next(timeout=0)
@@ -260,75 +260,75 @@ def _finished(waiting: Any) -> Iterator[list[Record]]:
 
 def run(
     data: Data,
-    book: Book,
+    file: RecordFile,
     device: str,
     levels: tuple[int, ...],
     linear: bool,
     studies: Iterable[str],
     seeds: Sequence[int] = SEEDS,
 ) -> None:
-    """Everything about one data set that is not in the book yet."""
+    """Run and record everything about one data set that is not recorded yet."""
     global _bench
     start = time.perf_counter()
     recipe = replace(LINEAR, expansion=0)
     features = replace(data, train=_light(data.train), test=_light(data.test))
     _bench = Bench(features, "cpu", recipe)
-    jobs = [(seed, left) for n in levels[::-1] for seed in seeds if (left := _left(book, "linear", seed, (n,)))]
+    jobs = [(seed, left) for n in levels[::-1] for seed in seeds if (left := _left(file, "linear", seed, (n,)))]
     jobs = [job for job in jobs if linear and any(RIVALS[name].mixes != "second" for name, _ in job[1])]
     count = max((os.cpu_count() or 2) - 4, 1)
-    with get_context("fork").Pool(count, _unheard) as pool:  # forked before the device wakes up
+    with get_context("fork").Pool(count, _ignore_interrupt) as pool:  # forked before the device is initialised
         waiting = pool.imap_unordered(_linear, jobs)
         bench = Bench(data, device)
-        book.add(alone(bench, [name for name in ALONE if not book.has(rival=name)]))
+        file.add(alone(bench, [name for name in ALONE if not file.has(rival=name)]))
         for seed in seeds:
-            book.add(graphs(bench, seed, _left(book, "inca", seed, levels)))
+            file.add(graphs(bench, seed, _left(file, "inca", seed, levels)))
             for study in (study for study in STUDIES if study in studies):
-                found = _study(study, bench, book, seed, levels[-1])
-                book.add({"study": study, **record} for record in found)
+                found = _study(study, bench, file, seed, levels[-1])
+                file.add({"study": study, **record} for record in found)
             for records in _finished(waiting):
-                book.add(records)
+                file.add(records)
             took = time.perf_counter() - start
             print(f"{data.name} {data.backbone}: seed {seed} done, {took:.0f} s", file=sys.stderr, flush=True)
         for records in waiting:
-            book.add(records)
+            file.add(records)
 
 
-def _left(book: Book, adapter: str, seed: int, levels: Iterable[int]) -> Who:
-    return [(name, n) for name, n in asked(levels) if not book.has(adapter=adapter, seed=seed, rival=name, n=n)]
+def _left(file: RecordFile, adapter: str, seed: int, levels: Iterable[int]) -> Who:
+    return [(name, n) for name, n in methods_at(levels) if not file.has(adapter=adapter, seed=seed, rival=name, n=n)]
 
 
-def _study(study: str, bench: Bench, book: Book, seed: int, most: int) -> Iterator[Record]:
+def _study(study: str, bench: Bench, file: RecordFile, seed: int, most: int) -> Iterator[Record]:
     """A study of one seed, for the rivals of which something is missing."""
-    from experiments import domains, others  # which are made of what is above
+    from experiments import domains, others  # a cycle: they use this module
 
     about = {"study": study, "seed": seed}
     if study == "instant":
         steps = [step / STEPS for step in range(STEPS)]
-        who = [name for name in INSTANT if not all(book.has(**about, rival=name, gone=gone) for gone in steps)]
+        who = [name for name in INSTANT if not all(file.has(**about, rival=name, gone=gone) for gone in steps)]
         return instant(bench, seed, most, who)
     if study == "fine":
         shapes = [list(shape) for shape in finer(bench.data, 64)]
-        who = [name for name in FINE if not all(book.has(**about, rival=name, shape=shape) for shape in shapes)]
+        who = [name for name in FINE if not all(file.has(**about, rival=name, shape=shape) for shape in shapes)]
         return fine(bench, seed, 64, who) if who else iter(())
     if study == "others":
-        missing = not all(book.has(**about, rival=name) for name in others.WHO[1:3])
+        missing = not all(file.has(**about, rival=name) for name in others.WHO[1:3])
         return others.others(bench.data, seed, bench.device) if missing else iter(())
-    missing = not all(book.has(**about, rival=name) for name in domains.NAMES)
+    missing = not all(file.has(**about, rival=name) for name in domains.NAMES)
     several = len(set(bench.data.train.sources)) > 1
     return domains.domains(bench.data, seed, bench.device) if missing and several else iter(())
 
 
 def _light(samples: Samples) -> Samples:
-    """Without tokens, which linear adapters do not look at."""
+    """The samples without tokens, which linear adapters do not use."""
     n = len(samples)
     return replace(samples, tokens=np.zeros((n, 1), np.float16), offsets=np.arange(n + 1, dtype=np.int64))
 
 
 def run_cache(folder: Path, out: Path) -> None:
-    """Everything about every data set in a cache that is not written down yet."""
+    """Run and record everything about every data set in a cache that is not recorded yet."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
     for name in cache.usable(folder):
-        run(cache.load(folder, name), Book(out / f"{name}.jsonl"), device, (1, *paper.LEVELS), True, STUDIES)
+        run(cache.load(folder, name), RecordFile(out / f"{name}.jsonl"), device, (1, *paper.LEVELS), True, STUDIES)
 
 
 def main() -> None:
@@ -344,10 +344,10 @@ def main() -> None:
     options = parser.parse_args()
     for name in cache.usable(options.cache, options.only):
         start = time.perf_counter()
-        data, book = cache.load(options.cache, name), Book(options.out / f"{name}.jsonl")
-        run(data, book, options.device, tuple(options.levels), not options.no_linear, options.studies, options.seeds)
+        data, file = cache.load(options.cache, name), RecordFile(options.out / f"{name}.jsonl")
+        run(data, file, options.device, tuple(options.levels), not options.no_linear, options.studies, options.seeds)
         print(f"{name}: {time.perf_counter() - start:.0f} s", flush=True)
 
 
 if __name__ == "__main__":
-    answered(main)
+    run_command(main)

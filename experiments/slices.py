@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from experiments.rivals import cut
-from experiments.together import train_many
+from experiments.training import train_many
 from shardgraph.digest import keyed_hash
 from shardgraph.graph import Bilevel
 from shardgraph.learn.adapters import Adapters
@@ -27,7 +27,7 @@ Stages = tuple[Adapters | None, ...]
 
 @dataclass(frozen=True)
 class Sliced:
-    """A sliced SISA ensemble; a value. Per shard its slices, and what it knew after each."""
+    """A sliced SISA ensemble; immutable. For each shard its slices, and its adapters after each stage."""
 
     shards: Mapping[str, Slices]
     stages: Mapping[str, Stages]
@@ -89,8 +89,8 @@ class Sliced:
 
 
 def _slice(samples: Samples, slices: int, seed: int) -> Slices:
-    places = np.array([keyed_hash(seed, "slice", sample) % slices for sample in samples.ids])
-    return tuple(samples.take(np.flatnonzero(places == s)) for s in range(slices))
+    slice_of = np.array([keyed_hash(seed, "slice", sample) % slices for sample in samples.ids])
+    return tuple(samples.take(np.flatnonzero(slice_of == s)) for s in range(slices))
 
 
 def _stage(name: str, slices: Slices, done: Stages) -> GroupInputs:

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from experiments import others, paper, runs
-from experiments.book import Book, Record
 from experiments.cache import Data
+from experiments.recordfile import Record, RecordFile
 from shardgraph.storage.samples import Samples
 
 
@@ -41,7 +41,7 @@ def cached(cache: Path, name: str = "made_up--toy", classes: int = 4, test: bool
 
 def recorded(folder: Path, name: str = "made_up--toy") -> Path:
     """All records of a data set with four classes but those of private edges and the ablation."""
-    Book(folder / f"{name}.jsonl").add(_records())
+    RecordFile(folder / f"{name}.jsonl").add(_records())
     return folder
 
 
@@ -51,7 +51,7 @@ def _records() -> Iterator[Record]:
         yield {"rival": who, "n": 0, "seed": 0, "adapter": "none", "accuracy": 40.0, "cost": 0.0}
     for seed in runs.SEEDS:
         for adapter in ("inca", "linear"):
-            for who, n in runs.asked(known):
+            for who, n in runs.methods_at(known):
                 about = {"rival": who, "n": n, "seed": seed, "adapter": adapter, "shape": known[n]}
                 yield about | {"accuracy": 50.0 + seed, "cost": 8 / n, "samples": 8}
         for who in runs.INSTANT:

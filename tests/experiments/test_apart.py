@@ -1,4 +1,4 @@
-"""What is run by itself writes where it is told to, or here: never among the records of the source tree."""
+"""What is run by itself writes where --out says, or here: never among the records of the source tree."""
 
 import sys
 from pathlib import Path
@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from experiments import ablation, private
-from experiments.book import Book
-from experiments.command import answered
+from experiments.command import run_command
+from experiments.recordfile import RecordFile
 from tests.experiments import made_up
 
 
@@ -22,8 +22,8 @@ def test_ablation_writes_here(cache, monkeypatch):
     monkeypatch.setattr(ablation, "PROTOTYPES", {})
     monkeypatch.setattr(ablation, "PRIORS", {})
     monkeypatch.setattr(sys, "argv", ["ablation", "--cache", str(cache)])
-    answered(ablation.main)
-    found = Book(Path("experiment-results/runs/made_up--toy.jsonl")).records
+    run_command(ablation.main)
+    found = RecordFile(Path("experiment-results/runs/made_up--toy.jsonl")).records
     assert [record["change"] for record in found] == ["default", ablation.FIRST]
 
 
@@ -31,11 +31,11 @@ def test_private_edges_name_what_is_in_another_cache_and_write_here(cache, monke
     line = ["private", "--cache", str(cache), "--seeds", "1"]
     monkeypatch.setattr(sys, "argv", line)
     with pytest.raises(SystemExit) as end:
-        answered(private.main)
+        run_command(private.main)
     assert end.value.code == 1 and "which has made_up--toy: name one (--data" in capsys.readouterr().err
     monkeypatch.setattr(private, "KS", (1,))
     monkeypatch.setattr(sys, "argv", [*line, "--data", "made_up--toy"])
-    answered(private.main)
-    found = Book(Path("experiment-results/runs/made_up--toy.jsonl")).records
+    run_command(private.main)
+    found = RecordFile(Path("experiment-results/runs/made_up--toy.jsonl")).records
     assert {record["rival"] for record in found} == set(private.KINDS)
-    assert "made_up (toy)" in (said := capsys.readouterr().out) and "62.1" not in said
+    assert "made_up (toy)" in (text := capsys.readouterr().out) and "62.1" not in text

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from experiments import cache, runs
-from experiments.command import answered
+from experiments.command import run_command
 from shardgraph.errors import InputError
 from tests.experiments import made_up
 
@@ -38,7 +38,7 @@ def command(monkeypatch):
     def run(*words: object) -> None:
         line = ["cache", *map(str, words), "--backbone", BACKBONE, "--device", "cpu"]
         monkeypatch.setattr(sys, "argv", line)
-        answered(cache.main)
+        run_command(cache.main)
 
     return run
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from experiments import ablation, others, page, runs
-from experiments.book import Book
 from experiments.cache import Data, demo
 from experiments.finished import APART
+from experiments.recordfile import RecordFile
 from experiments.records import Records
 from experiments.rivals import RIVALS
 from shardgraph.learn.prototypes import total
@@ -28,7 +28,7 @@ def bench() -> runs.Bench:
 @pytest.mark.parametrize("name", ["SISA", "ProtoSISA", "SAFE", "NoprotoSAFE", "Ours"])
 def test_accuracy_from_shared_logits_equals_that_of_the_whole_model(name, bench):
     rival = RIVALS[name]
-    found = {r["rival"]: r["accuracy"] for r in runs.graphs(bench, 1, runs.asked((4,)))}
+    found = {r["rival"]: r["accuracy"] for r in runs.graphs(bench, 1, runs.methods_at((4,)))}
     predicted = rival.fit(bench.data.train, runs.splits(bench.data)[4], RECIPE, 1).predict(bench.data.test)
     right = np.mean([a == b for a, b in zip(predicted, bench.data.test.labels, strict=True)])
     assert found[name] == pytest.approx(100 * right)
@@ -44,7 +44,7 @@ def test_what_needs_no_graph_equals_the_whole_model_too(name, bench):
 
 def test_instant_forgetting_starts_from_the_whole_model(bench):
     records = [r for r in runs.instant(bench, 0, 4, runs.INSTANT, steps=2) if r["gone"] == 0]
-    whole = {r["rival"]: r["accuracy"] for r in runs.graphs(bench, 0, runs.asked((4,)))}
+    whole = {r["rival"]: r["accuracy"] for r in runs.graphs(bench, 0, runs.methods_at((4,)))}
     assert {r["rival"]: r["accuracy"] for r in records}.items() <= whole.items()
 
 
@@ -62,7 +62,7 @@ def test_prototypes_answer_alone_where_no_adapter_is_left():
     found = list(runs.instant(small, 0, 64, runs.INSTANT, steps=4))
     assert {r["rival"] for r in found} == set(runs.INSTANT) and len(found) == 16
     alone = {r["rival"]: r["accuracy"] for r in runs.alone(small)}
-    whole = {r["rival"]: r.get("accuracy") for r in runs.graphs(small, 0, runs.asked((64,)))}
+    whole = {r["rival"]: r.get("accuracy") for r in runs.graphs(small, 0, runs.methods_at((64,)))}
     assert whole["Ours"] == alone["Second order"] and whole["SAFE"] == alone["Prototypes"]
     assert len(list(others.others(small.data, 0, "cpu", RECIPE))) == 2
 
@@ -81,12 +81,12 @@ def test_a_run_that_was_stopped_keeps_what_it_had_and_goes_on(tmp_path, monkeypa
     counts = []
     for _ in range(2):
         with pytest.raises(KeyboardInterrupt):
-            runs.run(data, Book(path), *arguments)
-        counts.append(len(Book(path).records))
+            runs.run(data, RecordFile(path), *arguments)
+        counts.append(len(RecordFile(path).records))
     assert counts == [4, 12]
-    runs.run(data, Book(path), *arguments)
-    found = Book(path).records
-    fresh = Book(tmp_path / "fresh.jsonl")
+    runs.run(data, RecordFile(path), *arguments)
+    found = RecordFile(path).records
+    fresh = RecordFile(tmp_path / "fresh.jsonl")
     runs.run(data, fresh, *arguments)
     assert sorted(map(_told, found)) == sorted(map(_told, fresh.records))
 

@@ -9,9 +9,9 @@ import torch
 
 pytest.importorskip("triton")
 
-from shardgraph.learn.cuda.inference import answer
+from shardgraph.learn.cuda.inference import logits
 from shardgraph.learn.cuda.training import lay_out, train_groups
-from shardgraph.learn.ensemble import Voices
+from shardgraph.learn.ensemble import PackedAdapters
 from shardgraph.learn.executors import on_gpu
 from shardgraph.learn.group import GroupInputs, train_group
 from shardgraph.learn.inca import frozen_attention
@@ -84,8 +84,8 @@ def test_only_what_the_kernels_cover_is_sent_to_them():
 def test_all_adapters_answer_as_on_the_cpu():
     attention = frozen_attention(32, Recipe(heads=2), 0)
     q, v = torch.randn(2, 70, 32, generator=torch.Generator().manual_seed(0))
-    voices = Voices.prepare(q, v, attention)
+    packed = PackedAdapters.pack(q, v, attention)
     samples = embed(many(5), dim=32, most_tokens=3)
-    found = answer(*voices._rows, lay_out([samples], 2, "cpu"))
+    found = logits(*packed._rows, lay_out([samples], 2, "cpu"))
     # keys and queries carry 11 bits here
-    assert torch.allclose(found, voices.answer(voices.keys(samples)), atol=0.05, rtol=0.01)
+    assert torch.allclose(found, packed.logits_of(packed.keys(samples)), atol=0.05, rtol=0.01)

@@ -1,4 +1,4 @@
-"""The ensemble against the paper's formulas, spelled out adapter by adapter."""
+"""The model against the paper's formulas, adapter by adapter; packed adapters against the forward pass of training."""
 
 import math
 from dataclasses import replace
@@ -10,13 +10,13 @@ import torch
 from experiments import masked
 from shardgraph.errors import WorkspaceError
 from shardgraph.learn import inca
-from shardgraph.learn.ensemble import CHUNK, Model, mixing_weight, model_digest
+from shardgraph.learn.ensemble import CHUNK, SAFE_EXPONENT, Model, PackedAdapters
 from shardgraph.learn.group import train_group
 from shardgraph.learn.inca import frozen_attention
 from shardgraph.learn.prototypes import Prototypes, expand, total
-from shardgraph.learn.recipe import PAPER, Recipe
+from shardgraph.learn.recipe import Recipe
 from shardgraph.storage.samples import concatenate
-from tests.learn.test_shrinkage import naive_shrinkage
+from tests.learn.test_discriminant import naive_shrinkage
 from tests.strategies import embed, many
 
 RECIPES = [
@@ -62,21 +62,21 @@ def naive_scores(parts, adapters, recipe, sample):
             y = (group.first.astype(np.float64) @ normed + group.second).tolist()
         for label, value in zip(group.classes, y, strict=True):
             logits.setdefault(label, []).append(value)
-    voices = np.array([np.mean(logits[label]) for label in sorted(logits)])
+    adapters_part = np.array([np.mean(logits[label]) for label in sorted(logits)])
     everyone = concatenate(parts.values())
     expansion = recipe.expansion if recipe.second_order else 0
     unit, z = unit_vectors(everyone, expansion), unit_vectors(sample, expansion)[0]
     members = [unit[[own == label for own in everyone.labels]] for label in sorted(logits)]
     if recipe.second_order:
         each = sum(group.samples for group in adapters.values()) / sum(len(g.classes) for g in adapters.values())
-        weight, voices = 0.7 + 0.3 * math.exp(-each / 100), standardised(voices)
+        weight, adapters_part = 0.7 + 0.3 * math.exp(-each / 100), standardised(adapters_part)
         answers = standardised(discriminant_scores(members, z, naive_shrinkage(members)))
     else:
         counts = [group.samples for group in adapters.values() for _ in group.classes]
         weight = math.exp(-np.mean(counts) / 100) if recipe.prototypes else 0.0
         means = [own.mean(axis=0) for own in members]
         answers = np.array([z @ mean / np.linalg.norm(mean) for mean in means])
-    return (1 - weight) * voices + weight * answers
+    return (1 - weight) * adapters_part + weight * answers
 
 
 def unit_vectors(samples, expansion):
@@ -129,14 +129,6 @@ def test_predictions_are_the_highest_scores_also_beyond_one_chunk(recipe):
     assert model.scores(asked.take([])).shape == (0, 4)
 
 
-def test_lambda_follows_the_mean_number_of_samples_per_adapter():
-    # m = (10 * 2 + 40 * 1) / 3 = 20, lambda = exp(-20 / 100)
-    assert mixing_weight([(10, 2), (40, 1)], PAPER) == math.exp(-0.2)
-    assert mixing_weight([(10, 2), (40, 1)], replace(PAPER, prototypes=False)) == 0.0
-    assert mixing_weight([], PAPER) == 1.0
-    assert mixing_weight([(10, 2)], Recipe(method="second", mixing=0.7)) == 0.7
-
-
 @every_recipe
 def test_a_class_without_samples_is_not_predicted(recipe):
     parts, _, _ = assembled(recipe)
@@ -179,15 +171,44 @@ def test_a_model_that_knows_nothing_says_so(recipe):
         model.predict(embed(many(1)))
 
 
-def test_the_digest_covers_names_adapters_prototypes_classes_and_lambda():
-    base = ({"a": "1", "b": "2"}, "p", ("x", "y"), 0.5)
-    changed = [
-        ({"a": "2", "b": "1"}, *base[1:]),
-        ({"a": "1", "c": "2"}, *base[1:]),
-        ({"a": "1"}, *base[1:]),
-        (base[0], "q", *base[2:]),
-        (*base[:2], ("xy",), 0.5),
-        (*base[:3], np.nextafter(0.5, 1).item()),
-    ]
-    assert len({model_digest(*base), *(model_digest(*other) for other in changed)}) == 7
-    assert model_digest({"b": "2", "a": "1"}, *base[1:]) == model_digest(*base)
+CLOSE = {"rtol": 1e-4, "atol": 1e-4}  # float32, sums in another order
+
+
+def drawn(adapters, dim):
+    return torch.randn(2, adapters, dim, generator=torch.Generator().manual_seed(5))
+
+
+@pytest.mark.parametrize("projection", ["random", "orthogonal", "identity"])
+def test_packed_adapters_equal_the_forward_pass_of_training(projection):
+    attention = frozen_attention(8, Recipe(projection=projection, heads=2), 3)
+    keys = inca.project(embed(many(7), dim=8, most_tokens=4), attention)
+    assert keys.bias is not None, "tokens of unequal number are wanted here"
+    q, v = drawn(5, 8)
+    found = PackedAdapters.pack(q, v, attention).logits_of(keys)
+    torch.testing.assert_close(found, inca.forward(q, v, keys, attention).logits, **CLOSE)
+
+
+def test_scores_too_high_for_an_exponential_are_told_apart():
+    attention = frozen_attention(512, Recipe(heads=32), 3)
+    q, v = drawn(3, 512)
+    q[:, :16] *= 1000  # nearly all of a query's length in one head
+    samples = embed(many(4), dim=512, most_tokens=3)
+    samples.tokens[:, :16] *= 100
+    keys = inca.project(samples, attention)
+    packed = PackedAdapters.pack(q, v, attention)
+    assert packed.longest_query * float(keys.keys.norm(dim=-1).max()) > 88 > SAFE_EXPONENT  # float32 ends at exp(88)
+    torch.testing.assert_close(packed.logits_of(keys), inca.forward(q, v, keys, attention).logits, **CLOSE)
+
+
+def test_an_answer_stays_when_its_memory_is_used_again():
+    attention = frozen_attention(8, Recipe(heads=2), 3)
+    few, lots = (embed(many(9), dim=8, most_tokens=most) for most in (2, 6))
+    packed = PackedAdapters.pack(*drawn(5, 8), attention)
+    first = packed.logits(few)
+    kept = first.clone()
+    with torch.inference_mode():
+        second = packed.logits(lots)
+    assert torch.equal(first, kept) and torch.equal(packed.logits(few), kept)
+    assert torch.equal(packed.logits(lots), second)
+    fresh = PackedAdapters.pack(*drawn(5, 8), attention)
+    assert torch.equal(fresh.logits(lots), second)

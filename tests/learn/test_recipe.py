@@ -1,7 +1,12 @@
+"""Recipes, and the weight of the prototypes."""
+
+import math
+from dataclasses import replace
+
 import pytest
 
 from shardgraph.errors import ConfigError
-from shardgraph.learn.recipe import LINEAR, PAPER, RECIPES, Recipe, recipe
+from shardgraph.learn.recipe import LINEAR, PAPER, RECIPES, Recipe, mixing_weight, recipe
 
 
 def test_the_recipes_say_what_the_paper_says():
@@ -42,3 +47,11 @@ def test_unknown_recipes_and_settings_are_refused():
         recipe("best")
     with pytest.raises(ConfigError, match="momentum"):
         Recipe.from_json({"momentum": 0.9})
+
+
+def test_lambda_follows_the_mean_number_of_samples_per_adapter():
+    # m = (10 * 2 + 40 * 1) / 3 = 20, lambda = exp(-20 / 100)
+    assert mixing_weight([(10, 2), (40, 1)], PAPER) == math.exp(-0.2)
+    assert mixing_weight([(10, 2), (40, 1)], replace(PAPER, prototypes=False)) == 0.0
+    assert mixing_weight([], PAPER) == 1.0
+    assert mixing_weight([(10, 2)], Recipe(method="second", mixing=0.7)) == 0.7

@@ -1,61 +1,84 @@
-"""Workspace: a folder that learns, predicts, forgets exactly, and can prove it."""
+"""Workspace: a folder that learns, predicts, forgets exactly, and can prove it. The front of the room."""
 
-import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 import numpy as np
 
 from shardgraph.embedding.readers.base import Reader
-from shardgraph.errors import (
-    ConfigError,
-    DamagedFile,
-    InputError,
-    WorkspaceBusy,
-    WorkspaceError,
-    check_list,
-)
-from shardgraph.forget.attended import Attended
+from shardgraph.errors import ConfigError, InputError, WorkspaceError, check_list
+from shardgraph.forget.build.build import build
 from shardgraph.forget.build.manifest import Manifest
 from shardgraph.forget.config import Config
-from shardgraph.forget.consumers import Consumers
-from shardgraph.forget.erase import execute
-from shardgraph.forget.erase.plan import ForgetPlan, plan
+from shardgraph.forget.context import Context
+from shardgraph.forget.erase import execute, recovery
+from shardgraph.forget.erase.plan import ForgetPlan, plan_forget
+from shardgraph.forget.erase.recovery import writing
 from shardgraph.forget.erase.request import ForgetRequest
-from shardgraph.forget.erase.twins import THRESHOLD, Twin, twins
-from shardgraph.forget.intake.admission import admit, aim, arriving_shards, fix, new_samples
-from shardgraph.forget.intake.embed import OnBad, OnHere, arriving
-from shardgraph.forget.intake.sources import SourceTerms, clear_terms, set_terms, terms_by_source
-from shardgraph.forget.privacy.private_edges import check_releases, with_budget
-from shardgraph.forget.proof.certificate import Certificate, certificate_path
-from shardgraph.forget.proof.keys import Secrets
-from shardgraph.forget.proof.verify import Rebuild, Verification, compare_groups, rebuild_of, verify
+from shardgraph.forget.erase.twins import THRESHOLD, Twin, find_twins
+from shardgraph.forget.intake.admission import admit, check_dims, only_new as keep_new
+from shardgraph.forget.intake.embed import OnBad, OnPresent, embed_arriving
+from shardgraph.forget.intake.first_training import aim_samples, plan_configuration, waiting_shards
+from shardgraph.forget.proof.certificate import Certificate, Certificates
+from shardgraph.forget.proof.keys import Keys
+from shardgraph.forget.proof.verify import Rebuild, Verification, compare_groups, rebuild_of, run_checks
 from shardgraph.forget.queue.queue import Submission
-from shardgraph.forget.rights.provision import strays
+from shardgraph.forget.queue.request_queue import RequestQueue, check_inputs
+from shardgraph.forget.rights.consumers import Consumers
 from shardgraph.forget.status import status
-from shardgraph.forget.views.graph_view import Portrait, portrait
-from shardgraph.forget.views.served import Key, served_key, served_model
+from shardgraph.forget.views.served import ServedModel
+from shardgraph.forget.views.views import Views
 from shardgraph.graph import Topology
 from shardgraph.learn.ensemble import Model
-from shardgraph.learn.executors import best_device
 from shardgraph.learn.private.accounting.budget import Budget
 from shardgraph.learn.private.accounting.terms import PrivacyTerms
 from shardgraph.learn.recipe import Recipe
-from shardgraph.storage.database import Catalogue
+from shardgraph.storage.catalogue import Catalogue
 from shardgraph.storage.files import check_room
-from shardgraph.storage.samples import TEST, TRAIN, Samples, concatenate
-
-RETRIES, PAUSE = 400, 0.05  # to load a model while another process withdraws samples: that may take a while
-TORN = 40  # of them, for a file that looks torn: then it is, and nobody is about to replace it
+from shardgraph.storage.samples import Samples
+from shardgraph.storage.tables import inventory
 
 
-class Workspace(Attended, Consumers):
+class Workspace:
     """An open workspace. Reading needs nothing; writing takes the workspace's lock for as long as it lasts.
+
+    context        the open parts, which everything below shares
+    queue          forget requests: taken, withheld, carried out in batches
+    consumers      rights over a part of the data, and models of that part
+    served         the model that may be served now
+    certificates   what was certified, and the nonces that open its leaves
+    views          what is here, for those who look: the graph, shards, sources, searches, measurements
 
     `resume` finishes a forget that a crash interrupted, as every command does first.
     """
+
+    def __init__(self, path: str | Path, **options: Any) -> None:
+        self.context = context = Context(path, **options)
+        self.served = ServedModel(context)
+
+    @cached_property
+    def queue(self) -> RequestQueue:
+        """Forget requests: taken, withheld, carried out in batches."""
+        return RequestQueue(self.context)
+
+    @cached_property
+    def consumers(self) -> Consumers:
+        """Rights over a part of the data, and models of that part."""
+        return Consumers(self.context)
+
+    @cached_property
+    def certificates(self) -> Certificates:
+        """What was certified, and the nonces that open its leaves."""
+        return Certificates(self.context)
+
+    @cached_property
+    def views(self) -> Views:
+        """What is here, for those who look."""
+        return Views(self.context)
 
     @classmethod
     def create(
@@ -67,7 +90,7 @@ class Workspace(Attended, Consumers):
         classes: Iterable[str] | None = None,
         dtype: str = "float16",
         **options: Any,
-    ) -> "Workspace":
+    ) -> Self:
         """Make a new workspace; the folder must be new or empty."""
         root = Path(path)
         if root.exists() and (not root.is_dir() or any(root.iterdir())):
@@ -78,10 +101,30 @@ class Workspace(Attended, Consumers):
             check_list(classes, "the classes of a workspace")
         root.mkdir(parents=True, exist_ok=True)
         declared = None if classes is None else tuple(sorted(set(classes)))
-        Secrets.create(root)
+        Keys.create(root)
         Catalogue(root / "catalog.sqlite").close()
         Config(seed=seed, backbone=backbone or {"name": "precomputed"}, classes=declared, dtype=dtype).save(root)
         return cls(root, **options)
+
+    @property
+    def root(self) -> Path:
+        """The workspace's folder."""
+        return self.context.root
+
+    @property
+    def config(self) -> Config:
+        """Everything but the samples that the model is a function of."""
+        return self.context.config
+
+    def close(self) -> None:
+        """Close the catalogue, and give the lock back if an interruption left it held."""
+        self.context.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
 
     # Learning
 
@@ -90,17 +133,21 @@ class Workspace(Attended, Consumers):
 
         `only_new` passes over those that are here already with the same label, source, subject and split.
         """
-        with self._writing():
-            samples = new_samples(samples, self.store) if only_new else samples
-            samples, returning = admit(samples, self.store, self.config, self.secrets, allow_return=allow_return)
+        context = self.context
+        with writing(context):
+            samples = keep_new(samples, context.store) if only_new else samples
+            samples, returning = admit(
+                samples, context.store, context.config, context.keys, allow_return=allow_return
+            )
             if not len(samples):
                 return 0
-            check_room(self.root, 2 * (samples.tokens.nbytes + samples.features.nbytes) + (1 << 20))
-            if self.config.dims is None:
-                self._save(replace(self.config, dims=(samples.tokens.shape[1], samples.features.shape[1])))
-            self.store.put_inbox(samples)
+            check_room(context.root, 2 * (samples.tokens.nbytes + samples.features.nbytes) + (1 << 20))
+            if context.config.dims is None:
+                dims = (samples.tokens.shape[1], samples.features.shape[1])
+                context.save_config(replace(context.config, dims=dims))
+            context.store.put_inbox(samples)
             if returning:
-                self._bench().log("returned", {"samples": returning})
+                context.record_event("returned", {"samples": returning})
         return len(samples)
 
     def add_records(
@@ -111,25 +158,23 @@ class Workspace(Attended, Consumers):
         allow_return: bool = False,
         skip_bad: bool = False,
         on_bad: OnBad | None = None,
-        only_new: OnHere | None = None,
+        only_new: OnPresent | None = None,
     ) -> int:
         """Embed a reader's records and put them in the inbox; killed, the same call goes on where it was.
 
-        `name` says which input this is. All ids are checked before anything is embedded; what cannot be read
-        is told to `on_bad` and is an error at the end, unless `skip_bad`. With `only_new`, what is here already with
-        the same label, source, subject and split is passed over, unread, and its number told.
+        `name` says which input this is. All ids are checked before anything is embedded. What cannot be read is
+        passed to `on_bad` and is an error at the end, unless `skip_bad`. With `only_new`, what is here already with
+        the same label, source, subject and split is passed over, unread, and its number passed to `only_new`.
         """
-        with self._writing():
-            bench = self._bench()
-            parts = arriving(
-                bench,
+        with writing(self.context):
+            parts = embed_arriving(
+                self.context,
                 reader,
                 name,
                 allow_return=allow_return,
                 skip_bad=skip_bad,
                 on_bad=on_bad,
                 only_new=only_new,
-                cluster=self._run.cluster,
             )
             return sum(self.add(part, allow_return=allow_return) for part in parts)
 
@@ -146,62 +191,49 @@ class Workspace(Attended, Consumers):
 
         `privacy` makes edges private; `budget` changes the budget of private edges, which nothing else can later.
         """
-        with self._writing():
+        context = self.context
+        with writing(context):
             if not rebuild:
-                self.check_numerics()
+                context.check_numerics()
             if privacy is not None and budget is not None:
                 privacy = replace(privacy, budget=budget)
-            config = with_budget(self.store, fix(self.store, self.config, topology, recipe, privacy), budget)
-            if self.config.trained:
-                check_releases(self.store, config, arriving_shards(self.store, config), rebuild=rebuild)
+            first = not context.config.trained
+            config = plan_configuration(context.store, context.config, topology, recipe, privacy)
+            if config.privacy is not None or budget is not None:
+                from shardgraph.forget.privacy.private_edges import check_releases, with_budget
+
+                config = with_budget(context.store, config, budget)
+                if not first:
+                    check_releases(context.store, config, waiting_shards(context.store, config), rebuild=rebuild)
             if rebuild:
-                self._distrust()
-            self._save(config)
-            aim(self.store, self.config)
-            self.store.place(lambda done, of: self._progress("placing", done, of))
-            manifest = self._bench().build()
-            told = {"model": self.secrets.mark(manifest.model_digest), "groups": len(manifest.groups)}
-            self._bench().log("trained", told | {"config": self.secrets.mark("config", self.config.basis)})
-            self.catalogue.scrub()
+                with context.catalogue.transaction() as transaction:
+                    inventory.clear_built_keys(transaction)
+            if first:
+                aim_samples(context.store, config, first=True)
+            context.save_config(config)
+            aim_samples(context.store, config)
+            context.store.place(lambda done, of: context.progress("placing", done, of))
+            manifest = build(context)
+            detail = {"model": context.keys.mark(manifest.model_digest), "groups": len(manifest.groups)}
+            context.record_event("trained", detail | {"config": context.keys.mark("config", config.basis)})
+            context.catalogue.scrub()
         return manifest
 
     # Predicting
 
-    def model(self) -> Model:
-        """The served model, whole in memory; read anew when the manifest has changed, or what is withheld."""
-        if self._model is not None and self._key == served_key(self.store):
-            return self._model
-        for left in reversed(range(RETRIES)):  # a writer may be replacing files just now
-            try:
-                config = Config.load(self.root)
-                self._key, self._model = served_model(self.store, config, self._shelf, best_device())
-                break
-            except (DamagedFile, WorkspaceBusy) as error:
-                if not left or (isinstance(error, DamagedFile) and left < RETRIES - TORN):
-                    raise
-                time.sleep(PAUSE)
-        assert self._model is not None
-        return self._model
-
-    @property
-    def model_key(self) -> Key | None:
-        """What the model in memory depends on."""
-        return self._key
+    def model(self, consumer: str | None = None) -> Model:
+        """The model that may be served now, whole in memory; a consumer's, if one is named."""
+        return self.served.model() if consumer is None else self.consumers.model(consumer)
 
     def predict(self, samples: Samples, consumer: str | None = None) -> list[str]:
         """The predicted class of every sample; by a consumer's model, if one is named."""
-        self._check_dims(samples)
-        return self._answering(consumer).predict(samples)
+        check_dims(samples, self.config)
+        return self.model(consumer).predict(samples)
 
-    def scores(self, samples: Samples, consumer: str | None = None) -> np.ndarray:
-        """SAFE(z) for every sample and class [n, K], in the order of the classes of `model()`, or of `model_for`."""
-        self._check_dims(samples)
-        return self._answering(consumer).scores(samples)
-
-    def held_out(self) -> Samples | None:
-        """The samples whose split is test."""
-        units = self._held_out_units()
-        return concatenate(self.store.read(unit) for unit in units) if units else None
+    def scores(self, samples: Samples, consumer: str | None = None) -> np.ndarray[Any, np.dtype[Any]]:
+        """SAFE(z) for every sample and class [n, K], in the order of the classes of `model(consumer)`."""
+        check_dims(samples, self.config)
+        return self.model(consumer).scores(samples)
 
     def evaluate(self, consumer: str | None = None) -> dict[str, Any]:
         """Accuracy on the samples whose split is test: stored, forgettable, never trained on.
@@ -209,12 +241,12 @@ class Workspace(Attended, Consumers):
         A consumer's model is asked about all of them, also those of classes and sources that it may not use.
         `unknown` are those of classes that the model does not have: it cannot be right about them.
         """
-        units = self._held_out_units()
+        units = self.views.held_out_units()
         if not units:
             raise InputError("there is no sample whose split is test; add some, then train")
-        model, count, correct, unknown = self._answering(consumer), 0, 0, 0
+        model, count, correct, unknown = self.model(consumer), 0, 0, 0
         for unit in units:  # one file in memory at a time
-            samples = self.store.read(unit)
+            samples = self.context.store.read(unit)
             correct += sum(a == b for a, b in zip(model.predict(samples), samples.labels, strict=True))
             unknown += sum(label not in model.classes for label in samples.labels)
             count += len(samples)
@@ -224,11 +256,11 @@ class Workspace(Attended, Consumers):
 
     def plan(self, request: ForgetRequest) -> ForgetPlan:
         """What a forget would rebuild and cost; changes nothing."""
-        return plan(self.store, self.config, self.secrets, request)
+        return plan_forget(self.context.store, self.config, self.context.keys, request)
 
     def twins(self, ids: Iterable[str] | None = None, threshold: float = THRESHOLD) -> list[Twin]:
         """Samples that hold the same content: all pairs, or the twins of `ids`; exact ones, and near ones by cosine."""
-        return twins(self.store, ids, threshold)
+        return find_twins(self.context.store, ids, threshold)
 
     def with_twins(self, request: ForgetRequest, threshold: float = THRESHOLD) -> ForgetRequest:
         """The request, with the twins of all that it names."""
@@ -242,107 +274,51 @@ class Workspace(Attended, Consumers):
         While a service runs it is asked, and waited for; it rebuilds what it withdraws.
         """
         request = order if isinstance(order, ForgetRequest) else order.request
-        if self.served:
+        context = self.context
+        if self.queue.is_served:
             if isinstance(order, ForgetPlan):
                 _check_fresh(order, self.plan(request))
-            return self.wait_for(self.submit(Submission(request, asker="command line")).number)
-        with self._writing():
-            orders = self.plan(request)
+            return self.queue.wait_for(self.queue.submit(Submission(request, asker="command line")).number)
+        with writing(context):
+            plan = self.plan(request)
             if isinstance(order, ForgetPlan):
-                _check_fresh(order, orders)
-            if not orders.rows:
-                self.catalogue.scrub()  # a reader may have kept the log from being emptied then
-                return self.certificate(orders.already[-1])
-            self._check_inputs(orders, instant)
-            self.drop_models()
-            return execute.carry_out(self._bench(), orders, instant)
+                _check_fresh(order, plan)
+            if not plan.rows:
+                context.catalogue.scrub()  # a reader may have kept the log from being emptied then
+                return self.certificates.load(plan.already[-1])
+            check_inputs(context, plan, instant=instant)
+            context.drop_models()
+            return execute.carry_out(context, plan, instant)
 
     def repair(self) -> Certificate | None:
         """Rebuild the groups that an instant forget withdrew; None if nothing was missing."""
-        with self._writing():
+        with writing(self.context):
             if not self.config.trained:
                 return None
-            self.check_numerics()
-            return execute.repair(self._bench())
+            self.context.check_numerics()
+            return execute.repair(self.context)
 
     def resume(self) -> list[Certificate]:
         """Finish the placement and the forgets that a crash interrupted; not while another process writes."""
-        moving = self.config.trained and self.catalogue.count("target IS NOT NULL")
-        torn = execute.under_way(self._bench()) or execute.torn(self._bench())
-        if not moving and not torn and not self.catalogue.soiled and not strays(self.store):
-            return []
-        try:
-            with self.lock:
-                return self._recover()
-        except WorkspaceBusy:
-            return []
-
-    def certificate(self, number: int) -> Certificate:
-        """A certificate by its number."""
-        return Certificate.load(self.certificate_path(number))
-
-    def certificate_path(self, number: int) -> Path:
-        """Where a certificate lies."""
-        return certificate_path(self.root, number)
-
-    def last_certificate(self) -> int:
-        """The number of the last certificate; 0 before the first."""
-        return execute.last_certificate(self._bench())
-
-    def nonces(self, certificate: int, ids: Sequence[str]) -> dict[str, str]:
-        """The nonces that open the entries of these samples; give each to the one who asked, to nobody else."""
-        return {sample: self.secrets.nonce(certificate, sample) for sample in ids}
+        return recovery.resume(self.context)
 
     def verify(self, *, full: bool = False) -> Verification:
         """Check certificates, chain and files; with `full`, rebuild everything elsewhere and compare."""
-        with self._writing():  # a writer's files would look torn
-            found = verify(self._bench(), full=full)
+        context = self.context
+        with writing(context):  # a writer's files would look torn
+            found = run_checks(context, full=full)
         if not full:
             return found
 
         def take() -> Rebuild:
-            with self._writing():
-                return rebuild_of(self._bench())
+            with writing(context):
+                return rebuild_of(context)
 
-        return Verification((*found.checks, compare_groups(self._bench(), take)), full)
-
-    # Looking
+        return Verification((*found.checks, compare_groups(context, take)), full)
 
     def status(self) -> dict[str, Any]:
         """What is here, what is served and what waits."""
-        return status(self._bench())
-
-    def counts(self) -> dict[str, int]:
-        """How many samples there are, by split."""
-        return {split: self.catalogue.count(f"split = '{split}'") for split in (TRAIN, TEST)}
-
-    def sources(self) -> dict[str, SourceTerms]:
-        """Every source that is here or was described, with what is known about it."""
-        return terms_by_source(self.catalogue)
-
-    def describe_source(
-        self, name: str, *, owner: str | None = None, terms: str | None = None, rate: float | None = None
-    ) -> SourceTerms:
-        """Keep who gave a source, on what terms, and which share of it may be asked back in a year."""
-        with self._writing():
-            return set_terms(self.catalogue, name, owner=owner, terms=terms, rate=rate)
-
-    def clear_source(self, name: str) -> None:
-        """Drop what was kept about a source; its samples stay."""
-        with self._writing():
-            clear_terms(self.catalogue, name)
-
-    def portrait(self) -> Portrait:
-        """The shard graph as it is now, for those who draw it."""
-        return portrait(self.store, self.config, Manifest.load(self.root))
-
-    # Inside
-
-    def _answering(self, consumer: str | None) -> Model:
-        return self.model() if consumer is None else self.model_for(consumer)
-
-    def _held_out_units(self) -> list[str]:
-        return sorted(unit for unit in self.catalogue.unit_labels() if unit.startswith("test:"))
+        return status(self.context)
 
 
 def _check_fresh(order: ForgetPlan, now: ForgetPlan) -> None:

@@ -1,14 +1,15 @@
-"""Shard graphs: which shard learns from which, where a sample belongs, who retrains, and what it costs.
+"""Shard graphs: which shard learns from which, which shard a sample belongs to, what is retrained, and what it costs.
 
-The ideas of the paper in pure Python and NumPy: no torch, no disk, no sample's contents.
+The ideas of the paper in pure Python and NumPy: no torch, no disk, no contents of samples.
 
-    shards        ShardGraph and Group: neighbourhoods, readers, groups, who is affected
-    refined       the refined graph over (shard, label)
+    shards        ShardGraph and Group: neighbourhoods, readers, groups, which groups a change affects
+    refined       RefinedGraph: the graph over (shard, label)
     topologies    plain functions that make graphs from names
-    placement     Topology: from a sample's id, source and label to its shard
-    (its kinds: bilevelled, sourced, numbered)
-    dealing       the keyed hashes beneath, and the balanced split
-    cost          |M_x|: exact for any graph, and the closed forms
+    placement     Topology: from a sample's id, source and label to its shard; keyed hashes, the balanced split
+    bilevelled    topologies of coarse shards and fine cliques
+    sourced       topologies in which a sample's source names its shard
+    numbered      topologies over numbered shards
+    cost          |M_x|: exact for any graph, and in closed form
 """
 
 from shardgraph.graph.bilevelled import Bilevel, BilevelAcross, BySourceBilevel

@@ -1,4 +1,4 @@
-"""The three bilevel topologies: coarse shards by hash (or balanced at first), fine cliques as dealt."""
+"""The three bilevel topologies: coarse shards by hash (or balanced in the first training), cut into class cliques."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,25 +11,25 @@ from shardgraph.graph import topologies
 from shardgraph.graph.placement import (
     Rule,
     Topology,
+    assign_classes,
     balanced,
     check_columns,
+    check_present,
+    check_source,
     coarse_of,
-    deal,
     fine_of,
-    fixed,
-    required,
 )
 from shardgraph.graph.shards import ShardGraph, check_whole
 
 Namer = Callable[[int, str, str, str], str]
 """(coarse shard, sample id, source, label) -> shard name."""
 
-_bilevel = lru_cache(maxsize=4)(topologies.bilevel)  # the same for all data, and asked for several times a forget
+_bilevel = lru_cache(maxsize=4)(topologies.bilevel)  # needed several times in a forget
 
 
 @dataclass(frozen=True)
 class _AnyBilevel(Topology):
-    """What the three share; each says how a shard is named and what the graph is."""
+    """What the three share; each defines the names of its shards and its graph."""
 
     coarse: int
     fine: int
@@ -50,7 +50,7 @@ class _AnyBilevel(Topology):
         seed: int,
         classes: Sequence[str],
     ) -> list[str]:
-        """The shard of every sample of the first training; `balanced` says what a balanced map means."""
+        """The shard of every sample of the first training; `balanced` explains the balanced assignment."""
         if self.assignment == "hash":
             return self.place_all(ids, sources, labels, seed=seed, classes=classes)
         check_columns(ids, sources, labels)
@@ -66,21 +66,21 @@ class _AnyBilevel(Topology):
 
     def _namer(self, seed: int, classes: tuple[str, ...]) -> Namer:
         fine, cliques = self.fine, self._cliques
-        dealt: dict[int, Mapping[str, int]] = {}
+        assigned: dict[int, Mapping[str, int]] = {}
 
         def name(c: int, sample_id: str, source: str, label: str) -> str:
-            if c not in dealt:
-                dealt[c] = deal(seed, c, fine, classes)
-            f = fine_of(label, dealt[c], c=c, fine=fine, seed=seed)
-            return self._named(cliques[c * fine + f], sample_id, source)
+            if c not in assigned:
+                assigned[c] = assign_classes(seed, c, fine, classes)
+            f = fine_of(label, assigned[c], c=c, fine=fine, seed=seed)
+            return self._shard_name(cliques[c * fine + f], sample_id, source)
 
         return name
 
-    def _named(self, clique: str, sample_id: str, source: str) -> str:
-        return f"{required(source, sample_id)}/{clique}"
+    def _shard_name(self, clique: str, sample_id: str, source: str) -> str:
+        return f"{check_source(source, sample_id)}/{clique}"
 
     def _clique_of(self, shard: str) -> str:
-        # The clique follows the last slash, so a source may hold slashes and still be told apart.
+        # The clique follows the last slash, so a source may contain slashes.
         source, _, clique = shard.rpartition("/")
         if not source or clique not in self._known_cliques:
             raise GraphError(f"a shard of {self.kind!r} must be named 'source/cX-fY', got {shard!r}")
@@ -107,9 +107,9 @@ class Bilevel(_AnyBilevel):
 
     def graph(self, present: Iterable[str]) -> ShardGraph:
         """All n_c * n_f shards, isolated; see `topologies.bilevel`."""
-        return fixed(_bilevel(self.coarse, self.fine), present)
+        return check_present(_bilevel(self.coarse, self.fine), present)
 
-    def _named(self, clique: str, sample_id: str, source: str) -> str:
+    def _shard_name(self, clique: str, sample_id: str, source: str) -> str:
         return clique
 
 
@@ -117,7 +117,7 @@ class Bilevel(_AnyBilevel):
 class BilevelAcross(_AnyBilevel):
     """Bilevel shards cut by source, 'source/cX-fY'; those with equal (c, f) learn from each other.
 
-    Made for few sources (the paper's cross-domain): a clique of m sources has m (m - 1) edges.
+    Meant for few sources (the paper's cross-domain): a clique of m sources has m (m - 1) edges.
     """
 
     kind: ClassVar[str] = "bilevel-across"
@@ -141,13 +141,13 @@ class BySourceBilevel(_AnyBilevel):
         return topologies.isolated(shard for shard in set(present) if self._clique_of(shard))
 
     def _split(self, ids: Sequence[str], sources: Sequence[str], labels: Sequence[str], seed: int) -> list[int]:
-        """Balanced within each source, so that one source's map never depends on another's samples."""
+        """Balanced within each source, so that the assignment of a source depends on no other source."""
         rows: dict[str, list[int]] = defaultdict(list)
         for row, source in enumerate(sources):
             rows[source].append(row)
         found = [0] * len(ids)
         for source, mine in rows.items():
-            its = [ids[i] for i in mine], [source] * len(mine), [labels[i] for i in mine]
-            for row, c in zip(mine, balanced(*its, coarse=self.coarse, seed=seed), strict=True):
+            columns = [ids[i] for i in mine], [source] * len(mine), [labels[i] for i in mine]
+            for row, c in zip(mine, balanced(*columns, coarse=self.coarse, seed=seed), strict=True):
                 found[row] = c
         return found

@@ -1,4 +1,4 @@
-"""Topologies over n numbered shards, to which samples are dealt by a keyed hash."""
+"""Topologies over n numbered shards, to which samples are assigned by a keyed hash."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -7,13 +7,13 @@ from typing import ClassVar
 
 from shardgraph.digest import keyed_hash
 from shardgraph.graph import topologies
-from shardgraph.graph.placement import Rule, Topology, fixed
+from shardgraph.graph.placement import Rule, Topology, check_present
 from shardgraph.graph.shards import ShardGraph, check_whole
 
 
 @dataclass(frozen=True)
 class _Numbered(Topology):
-    """What both share: shards 's0' to 's<n-1>', chosen by a hash of source and id."""
+    """What both share: shards 's0' to 's<n-1>', assigned by a hash of source and id."""
 
     shards: int
 
@@ -44,7 +44,7 @@ class RandomDegree(_Numbered):
 
     def graph(self, present: Iterable[str]) -> ShardGraph:
         """All n shards, with the edges that were drawn."""
-        return fixed(self._drawn, present)
+        return check_present(self._drawn, present)
 
     @cached_property
     def _drawn(self) -> ShardGraph:
@@ -59,7 +59,7 @@ class Complete(_Numbered):
 
     def graph(self, present: Iterable[str]) -> ShardGraph:
         """All n shards, every one joined to every other."""
-        return fixed(self._whole, present)
+        return check_present(self._whole, present)
 
     @cached_property
     def _whole(self) -> ShardGraph:

@@ -1,8 +1,8 @@
-"""The shard graph: which shard's adapter may learn from which, and who is touched when a shard changes.
+"""The shard graph: which shard's adapter may learn from which, and which groups a change of a shard affects.
 
-What names and numbers must hold before they may shape a graph.
-
-Edges between shards: pairs (i, j), some of them private, checked and laid out by shard.
+ShardGraph, Group            the graph, and the shards that are trained together
+check_names, check_whole     checks of names and numbers, for this and other modules of the room
+parse_edges, check_edges     edges as JSON has them, [i, j] or [i, j, epsilon]: parsed and checked
 """
 
 import math
@@ -21,7 +21,7 @@ from shardgraph.graph.refined import RefinedGraph
 class Group:
     """The shards with one common neighbourhood, trained together; in a graph of cliques, a clique.
 
-    A shard with private edges is a group of its own: `private` are the shards that it may learn from privately,
+    A shard with private edges is a group of its own: `private` are the shards that it learns from privately,
     `neighbourhood` those that it learns from directly, itself included.
     """
 
@@ -35,9 +35,9 @@ class Group:
 class ShardGraph:
     """A directed graph over shards; edge (i, j) lets the adapter of i learn from j.
 
-    Every shard learns from itself: self edges are implied, and dropped when given. An edge has a weight: infinity
-    (plain: i uses the samples of j as its own), or `epsilon` where it is one of `private` (i learns from j with
-    differential privacy). One epsilon serves all private edges: it is what a sample loses to the whole model.
+    Every shard learns from itself: self edges are implied, and dropped if given. An edge has a weight: infinity for a
+    plain edge (i uses the samples of j as its own), or `epsilon` for one of `private` (i learns from j with
+    differential privacy). All private edges have one epsilon: the privacy loss of a sample to the whole model.
 
     >>> graph = ShardGraph(("a", "b"), frozenset({("a", "b")}), private=frozenset({("a", "b")}), epsilon=2.0)
     >>> graph.weight("a", "b"), graph.weight("a", "a"), graph.weight("b", "a")
@@ -52,8 +52,8 @@ class ShardGraph:
     def __post_init__(self) -> None:
         shards = tuple(sorted(check_names(self.shards)))
         object.__setattr__(self, "shards", shards)
-        object.__setattr__(self, "edges", checked(self.edges, set(shards)))
-        object.__setattr__(self, "private", checked(self.private, set(shards)))
+        object.__setattr__(self, "edges", check_edges(self.edges, set(shards)))
+        object.__setattr__(self, "private", check_edges(self.private, set(shards)))
         if odd := sorted(self.private - self.edges):
             raise GraphError(f"a private edge must be an edge of the graph, got {odd[0]!r}")
         if self.private and not (0 < self.epsilon < math.inf):
@@ -84,21 +84,21 @@ class ShardGraph:
         return self._inbound[self._known([shard])[0]]
 
     def groups(self) -> tuple[Group, ...]:
-        """All groups, sorted by name; together they hold every shard once."""
+        """All groups, sorted by name; every shard is in exactly one."""
         return self._groups
 
     def affected(self, shards: Iterable[str]) -> tuple[Group, ...]:
-        """The groups that learned from any of these shards directly, sorted by name: they must be trained anew."""
+        """The groups that learn from any of these shards directly, sorted by name: they must be retrained."""
         known = self._known(shards)
         return self._groups_of((i, j) for j in known for i in self._inbound[j] if (i, j) not in self.private)
 
     def charged(self, shards: Iterable[str]) -> tuple[Group, ...]:
-        """The groups that may have learned from any of these shards privately, sorted by name."""
+        """The groups that learn from any of these shards privately, sorted by name."""
         known = self._known(shards)
         return self._groups_of((i, j) for j in known for i in self._inbound[j] if (i, j) in self.private)
 
     def revisited(self, shards: Iterable[str]) -> frozenset[str]:
-        """The shards read again when these change: M_x of the paper, at the level of shards."""
+        """The shards that are read again when these change: M_x of the paper, at the level of shards."""
         return frozenset().union(*(group.neighbourhood + group.private for group in self.affected(shards)))
 
     def refined(self, labels: Mapping[str, Collection[str]]) -> RefinedGraph:
@@ -109,7 +109,7 @@ class ShardGraph:
 
     @property
     def digest(self) -> str:
-        """A digest of shards and edges: equal for equal graphs, on any machine."""
+        """A digest of shards and edges; equal graphs have equal digests on any machine."""
         return digest("shard-graph", canonical_json(self.to_json()))
 
     def to_json(self) -> dict[str, Any]:
@@ -119,14 +119,14 @@ class ShardGraph:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "ShardGraph":
-        """The graph that `to_json` wrote, or that a person wrote in its form."""
+        """The graph that `to_json` wrote, or a person in the same form."""
         if not isinstance(value, Mapping) or set(value) != {"shards", "edges"}:
             got = sorted(map(str, value)) if isinstance(value, Mapping) else type(value).__name__
             raise GraphError(f"a graph must have the keys 'shards' and 'edges', got {got}")
         for key in ("shards", "edges"):
             if not isinstance(value[key], list | tuple):
                 raise GraphError(f"{key!r} of a graph must be a list, got {value[key]!r}")
-        return cls(value["shards"], *weighed(value["edges"]))
+        return cls(value["shards"], *parse_edges(value["edges"]))
 
     @classmethod
     def from_networkx(cls, graph: Any) -> "ShardGraph":
@@ -136,7 +136,7 @@ class ShardGraph:
         """
         edges = [(i, j) if epsilon is None else (i, j, epsilon) for i, j, epsilon in graph.edges(data="epsilon")]
         back = [] if graph.is_directed() else [(j, i, *rest) for i, j, *rest in edges]
-        return cls(tuple(graph.nodes()), *weighed(edges + back))
+        return cls(tuple(graph.nodes()), *parse_edges(edges + back))
 
     def to_networkx(self) -> Any:
         """A networkx.DiGraph with the same nodes and edges (self edges stay implied; private ones have `epsilon`)."""
@@ -214,32 +214,8 @@ def check_whole(what: str, value: int, least: int, most: int | None = None) -> i
     return value
 
 
-def _check_utf8(given: tuple[str, ...], what: str) -> None:
-    try:
-        "".join(given).encode()
-    except UnicodeEncodeError:
-        bad = [name for name in given if any("\ud800" <= letter <= "\udfff" for letter in name)]
-        raise GraphError(f"{what} names must be valid text, got {some(bad)}") from None
-
-
-def adjacency(shards: Iterable[str], edges: Iterable[tuple[str, str]]) -> dict[str, frozenset[str]]:
-    """For every shard, itself and those that its edges lead to."""
-    found = {shard: {shard} for shard in shards}
-    for i, j in edges:
-        found[i].add(j)
-    return {shard: frozenset(reached) for shard, reached in found.items()}
-
-
-def private_neighbours(edges: Iterable[tuple[str, str]]) -> dict[str, frozenset[str]]:
-    """For every shard with private edges, those that they lead to."""
-    found: dict[str, set[str]] = {}
-    for i, j in edges:
-        found.setdefault(i, set()).add(j)
-    return {shard: frozenset(read) for shard, read in found.items()}
-
-
-def weighed(edges: Iterable[Any]) -> tuple[Any, Any, float]:
-    """Edges as JSON has them, [i, j] or [i, j, epsilon]: all of them, the private ones, and their one epsilon."""
+def parse_edges(edges: Iterable[Any]) -> tuple[Any, Any, float]:
+    """All edges, the private ones and their epsilon, from edges as JSON has them: [i, j] or [i, j, epsilon]."""
     plain, private, weights = [], [], set()
     for edge in edges:
         if not isinstance(edge, list | tuple) or len(edge) != 3:
@@ -259,15 +235,39 @@ def weighed(edges: Iterable[Any]) -> tuple[Any, Any, float]:
     return plain + private, private, weights.pop() if weights else math.inf
 
 
+def check_edges(edges: Iterable[tuple[str, str]], known: set[str]) -> frozenset[tuple[str, str]]:
+    """The edges without self edges, if all of them join known shards."""
+    return frozenset((i, j) for i, j in (_pair(edge, known) for edge in edges) if i != j)
+
+
+def adjacency(shards: Iterable[str], edges: Iterable[tuple[str, str]]) -> dict[str, frozenset[str]]:
+    """For every shard, itself and the shards that its edges lead to."""
+    found = {shard: {shard} for shard in shards}
+    for i, j in edges:
+        found[i].add(j)
+    return {shard: frozenset(reached) for shard, reached in found.items()}
+
+
+def private_neighbours(edges: Iterable[tuple[str, str]]) -> dict[str, frozenset[str]]:
+    """For every shard with private edges, the shards that they lead to."""
+    found: dict[str, set[str]] = {}
+    for i, j in edges:
+        found.setdefault(i, set()).add(j)
+    return {shard: frozenset(read) for shard, read in found.items()}
+
+
+def _check_utf8(given: tuple[str, ...], what: str) -> None:
+    try:
+        "".join(given).encode()
+    except UnicodeEncodeError:
+        bad = [name for name in given if any("\ud800" <= letter <= "\udfff" for letter in name)]
+        raise GraphError(f"{what} names must be valid text, got {some(bad)}") from None
+
+
 def _named(edges: Iterable[Any]) -> list[tuple[str, ...]]:
-    """Those of the edges that are made of names."""
+    """The edges that are lists of strings."""
     lists = [tuple(edge) for edge in edges if isinstance(edge, list | tuple)]
     return [edge for edge in lists if all(isinstance(end, str) for end in edge)]
-
-
-def checked(edges: Iterable[tuple[str, str]], known: set[str]) -> frozenset[tuple[str, str]]:
-    """The edges between two different shards, if all of them join known ones."""
-    return frozenset((i, j) for i, j in (_pair(edge, known) for edge in edges) if i != j)
 
 
 def _pair(edge: Any, known: set[str]) -> tuple[str, str]:

@@ -6,13 +6,13 @@ from typing import ClassVar
 
 from shardgraph.errors import GraphError
 from shardgraph.graph import topologies
-from shardgraph.graph.placement import Rule, Topology, fixed, required
+from shardgraph.graph.placement import Rule, Topology, check_present, check_source
 from shardgraph.graph.shards import ShardGraph, check_names
 
 
 @dataclass(frozen=True)
 class BySource(Topology):
-    """One shard a source; every shard may learn from the `safe` sources, and from no other.
+    """One shard per source; every shard may learn from the `safe` sources and from no other.
 
     >>> graph = BySource(safe=("web",)).graph(["ann", "bob", "web"])
     >>> sorted(graph.neighbourhood("ann"))
@@ -31,7 +31,7 @@ class BySource(Topology):
         return topologies.safe_shard(names, names.intersection(self.safe))
 
     def _rule(self, seed: int, classes: tuple[str, ...]) -> Rule:
-        return lambda sample_id, source, label: required(source, sample_id)
+        return lambda sample_id, source, label: check_source(source, sample_id)
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class OwnGraph(Topology):
 
     def graph(self, present: Iterable[str]) -> ShardGraph:
         """Your graph, all of it, if it holds the shards present."""
-        return fixed(self.own, present)
+        return check_present(self.own, present)
 
     def _rule(self, seed: int, classes: tuple[str, ...]) -> Rule:
         def rule(sample_id: str, source: str, label: str) -> str:

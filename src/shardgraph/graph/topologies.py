@@ -20,14 +20,14 @@ def isolated(names: Iterable[str]) -> ShardGraph:
 
 
 def cliques(parts: Iterable[Iterable[str]]) -> ShardGraph:
-    """Disjoint cliques: the shards of one part learn from each other and from nobody else.
+    """Disjoint cliques: the shards of one part learn from each other and from no others.
 
     >>> graph = cliques([["a", "b"], ["c"]])
     >>> [group.neighbourhood for group in graph.groups()]
     [('a', 'b'), ('c',)]
     """
     kept = [check_names(part) for part in parts]
-    _check_room(sum(len(part) * (len(part) - 1) for part in kept))
+    _check_edge_count(sum(len(part) * (len(part) - 1) for part in kept))
     names = check_names(name for part in kept for name in part)
     return ShardGraph(names, frozenset((i, j) for part in kept for i in part for j in part if i != j))
 
@@ -42,19 +42,19 @@ def complete(names: Iterable[str]) -> ShardGraph:
 
 
 def safe_shard(names: Iterable[str], safe: Iterable[str]) -> ShardGraph:
-    """Every shard learns from the safe ones, which nobody asks to forget; the rest stay apart.
+    """Every shard learns from the safe shards, whose samples nobody asks to forget; there are no other edges.
 
     >>> graph = safe_shard(["ann", "bob", "web"], ["web"])
     >>> sorted(graph.neighbourhood("ann")), sorted(graph.neighbourhood("web"))
     (['ann', 'web'], ['web'])
     """
     kept, read = check_names(names), check_names(safe)
-    _check_room(len(kept) * len(read))
+    _check_edge_count(len(kept) * len(read))
     return ShardGraph(kept, frozenset((i, j) for i in kept for j in read))
 
 
 def random_degree(names: Iterable[str], degree: int, seed: int) -> ShardGraph:
-    """Every shard learns from `degree` others, drawn uniformly from a generator of its own.
+    """Every shard learns from `degree` others, drawn uniformly with a generator of its own.
 
     >>> graph = random_degree(["a", "b", "c", "d"], degree=2, seed=0)
     >>> [len(graph.neighbourhood(shard)) for shard in graph.shards]
@@ -62,16 +62,16 @@ def random_degree(names: Iterable[str], degree: int, seed: int) -> ShardGraph:
     """
     kept = sorted(check_names(names))
     check_whole("degree", degree, 0, max(len(kept) - 1, 0))
-    _check_room(len(kept) * degree)
-    return ShardGraph(tuple(kept), frozenset((i, j) for i in kept for j in _drawn(kept, i, degree, seed)))
+    _check_edge_count(len(kept) * degree)
+    return ShardGraph(tuple(kept), frozenset((i, j) for i in kept for j in _draw_others(kept, i, degree, seed)))
 
 
 def bilevel(coarse: int, fine: int) -> ShardGraph:
     """The bilevel graph of section 5: n_c coarse shards, each cut into n_f cliques of classes.
 
-    The paper's nodes here are single classes of a coarse shard, and a clique joins those dealt to the
-    same (c, f). We take the whole clique for one shard: the refined graph of a single shard is already
-    a clique over its classes, so nothing is lost, and the graph over n_c * n_f such shards is isolated.
+    In the paper the nodes are single classes of a coarse shard, and a clique joins those assigned to the same (c, f).
+    Here the whole clique is one shard: the refined graph of a single shard is already a clique over its classes, so
+    nothing is lost, and the graph over n_c * n_f such shards has no edges.
 
     >>> bilevel(2, 2).shards
     ('c0-f0', 'c0-f1', 'c1-f0', 'c1-f1')
@@ -83,7 +83,7 @@ def bilevel(coarse: int, fine: int) -> ShardGraph:
 
 
 def uniform(n: int) -> ShardGraph:
-    """Uniform sharding, as in SISA: the bilevel graph with one clique a coarse shard.
+    """Uniform sharding, as in SISA: the bilevel graph with one clique per coarse shard.
 
     >>> uniform(3) == bilevel(3, 1)
     True
@@ -102,7 +102,7 @@ def bilevel_names(coarse: int, fine: int) -> tuple[str, ...]:
 
 
 def numbered_names(n: int) -> tuple[str, ...]:
-    """The names of n shards that are told apart by number alone.
+    """The names of n numbered shards.
 
     >>> numbered_names(3)
     ('s0', 's1', 's2')
@@ -115,13 +115,13 @@ def _numbers(what: str, n: int) -> list[str]:
     return [f"{i:0{width}d}" for i in range(n)]
 
 
-def _drawn(kept: list[str], shard: str, degree: int, seed: int) -> list[str]:
+def _draw_others(kept: list[str], shard: str, degree: int, seed: int) -> list[str]:
     others = [other for other in kept if other != shard]
     picked = generator(seed, "random-degree", shard).permutation(len(others))[:degree]
     return [others[k] for k in picked.tolist()]
 
 
-def _check_room(edges: int) -> None:
+def _check_edge_count(edges: int) -> None:
     if edges > MOST_EDGES:
         raise GraphError(
             f"a graph must have at most {MOST_EDGES:,} edges, this one would have {edges:,}; "

@@ -1,10 +1,11 @@
-"""Adapters: what one group learned, as a value with one canonical spelling in bytes."""
+"""Adapters: the result of training one group, with one canonical encoding in bytes; and the digest of a model."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from shardgraph.digest import Raw, digest
+from shardgraph.digest import Raw, digest, merkle_root
 from shardgraph.storage.tensorfile import pack, pack_strings, unpack, unpack_strings
 
 
@@ -15,7 +16,7 @@ class Adapters:
     classes     the labels, sorted
     first       [C, D] float32   queries, or weights
     second      [C, D] or [C] float32   heads, or biases
-    samples     how many samples they were trained on
+    samples     the number of samples they were trained on
     """
 
     kind: str
@@ -25,7 +26,7 @@ class Adapters:
     samples: int
 
     def to_bytes(self) -> bytes:
-        """The file's bytes: a safetensors file, a function of the value alone."""
+        """The bytes of a safetensors file; equal values have equal bytes."""
         names = ("queries", "heads") if self.kind == "inca" else ("weights", "biases")
         tensors = {names[0]: self.first, names[1]: self.second, "samples": np.array([self.samples], np.int64)}
         return pack(tensors | pack_strings("classes", self.classes))
@@ -42,3 +43,10 @@ class Adapters:
     @property
     def digest(self) -> str:
         return digest(self.to_bytes())
+
+
+def model_digest(groups: Mapping[str, str], prototypes: str, classes: tuple[str, ...], weight: float) -> str:
+    """The Merkle root over names and digests of adapters, prototypes, class list and lambda; it holds no secret."""
+    leaves = [digest("group", name, groups[name]) for name in sorted(groups)]
+    rest = [digest("prototypes", prototypes), digest("classes", *classes), digest("lambda", weight.hex())]
+    return merkle_root([*leaves, *rest])

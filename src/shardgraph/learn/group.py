@@ -1,14 +1,13 @@
-"""Training one group: a pure function of its samples, the recipe, the root seed and the group's name.
+"""Training of one group: a pure function of its samples, the recipe, the root seed and the group's name.
 
-No clock, no global state, no other group. The same call gives the same bytes in any process, on any
-executor and in any company, under one numerics fingerprint.
+It reads no clock, no global state and no other group. The same call gives the same bytes in any process, on any
+executor and beside any other groups, under one numerics fingerprint.
 
-Losses over the adapters of one group, with their gradients in closed form.
+Optimiser: AdamW with a cosine schedule on one flat tensor; its state ends with the training.
 
-A sample whose label has no adapter in the group has target -1: for "bce" it is a negative of every
-adapter, for "ce" it belongs to a background whose logit is fixed at 0.
-
-AdamW with a cosine schedule, on one flat tensor and with no state that outlives a group's training.
+Losses are over the adapters of the group, with gradients in closed form. A sample whose label has no adapter in the
+group has target -1: for "bce" it is a negative of every adapter, for "ce" it belongs to a background class whose logit
+is fixed at 0.
 """
 
 import math
@@ -24,16 +23,20 @@ from shardgraph.digest import generator
 from shardgraph.learn import inca
 from shardgraph.learn.adapters import Adapters
 from shardgraph.learn.inca import frozen_attention, layer_norm
-from shardgraph.learn.numerics import own_numerics
+from shardgraph.learn.numerics import fixed_numerics
 from shardgraph.learn.recipe import Recipe
 from shardgraph.storage.samples import Samples
+
+BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
 
 
 @dataclass(frozen=True)
 class GroupInputs:
-    """What a group learns from: the samples of its neighbourhood in canonical order, the classes of its members.
+    """The inputs of a group's training.
 
-    With `start`, the classes that it knows begin where it ended.
+    samples   the samples of its neighbourhood, in canonical order
+    classes   the classes of its members, which get adapters
+    start     earlier adapters, whose values are the initial values of the classes they hold
     """
 
     name: str
@@ -52,12 +55,12 @@ def train_group(
 ) -> Adapters:
     """The adapters for `classes` (sorted labels), trained on `samples` (the group's whole neighbourhood).
 
-    A sample whose label is not among `classes` is a negative for all of them. With `start`, the classes that it
-    knows begin where it ended.
+    A sample whose label is not among `classes` is a negative for all of them. The classes of `start` begin with its
+    values.
     """
     samples = samples.canonical()
     index = {label: i for i, label in enumerate(classes)}
-    with own_numerics():
+    with fixed_numerics():
         targets = torch.tensor([index.get(label, -1) for label in samples.labels])
         train = _train_inca if recipe.adapter == "inca" else _train_linear
         first, second = train(name, samples, targets, classes, recipe, seed, start)
@@ -65,7 +68,7 @@ def train_group(
 
 
 def batches(name: str, count: int, recipe: Recipe, seed: int) -> Iterator[tuple[float, np.ndarray]]:
-    """The schedule: for every step its learning rate and its rows, each epoch in a new order."""
+    """The learning rate and the rows of every step; each epoch has a new order."""
     rng = generator(seed, "order", name)
     per_epoch = -(-count // recipe.batch)
     for epoch in range(recipe.epochs):
@@ -75,23 +78,68 @@ def batches(name: str, count: int, recipe: Recipe, seed: int) -> Iterator[tuple[
             yield lr, order[i * recipe.batch : (i + 1) * recipe.batch]
 
 
-def initial(name: str, classes: tuple[str, ...], dim: int, seed: int, start: Adapters | None = None) -> Tensor:
-    """Queries and heads [2 C, D] before training; a class's own depend on no other class."""
+def cosine(lr: float, step: int, steps: int) -> float:
+    """The learning rate of `step` (from 0): half a cosine from `lr` down towards 0."""
+    return lr * 0.5 * (1 + math.cos(math.pi * step / steps))
+
+
+def initial_parameters(
+    name: str, classes: tuple[str, ...], dim: int, seed: int, start: Adapters | None = None
+) -> Tensor:
+    """Queries and heads [2 C, D] before training; the values of a class depend on no other class."""
     draws = [generator(seed, "adapter", name, label).standard_normal((2, dim)) for label in classes]
     queries_heads = np.stack(draws, axis=1)  # [2, C, D]
     queries_heads[1] *= 0.02
     parameters = torch.from_numpy(queries_heads.reshape(-1, dim)).float()
-    _begin(parameters[: len(classes)], parameters[len(classes) :], classes, start)
+    _copy_known(parameters[: len(classes)], parameters[len(classes) :], classes, start)
     return parameters
 
 
-def _begin(first: Tensor, second: Tensor, classes: tuple[str, ...], start: Adapters | None) -> None:
-    """Put what `start` learned in the place of the initial values."""
-    known = {label: i for i, label in enumerate(start.classes)} if start else {}
-    for i, label in enumerate(classes):
-        if start and label in known:
-            first[i] = torch.from_numpy(start.first[known[label]])
-            second[i] = torch.as_tensor(start.second[known[label]])
+@dataclass
+class AdamW:
+    """Decoupled weight decay and bias-corrected moments, as torch.optim.AdamW."""
+
+    parameters: Tensor
+    weight_decay: float
+
+    def __post_init__(self) -> None:
+        self.mean = torch.zeros_like(self.parameters)
+        self.square = torch.zeros_like(self.parameters)
+        self.steps = 0
+
+    def step(self, grad: Tensor, lr: float) -> None:
+        """Update the parameters in place."""
+        self.steps += 1
+        self.mean.lerp_(grad, 1 - BETA1)
+        self.square.mul_(BETA2).addcmul_(grad, grad, value=1 - BETA2)
+        scale = math.sqrt(1 - BETA2**self.steps)
+        denominator = self.square.sqrt().div_(scale).add_(EPSILON)
+        self.parameters.mul_(1 - lr * self.weight_decay)
+        self.parameters.addcdiv_(self.mean, denominator, value=-lr / (1 - BETA1**self.steps))
+
+
+def loss_gradient(logits: Tensor, targets: Tensor, loss: Literal["ce", "bce"], background: bool) -> Tensor:
+    """d loss / d logits [B, C]; the loss is the mean over the batch (summed over adapters for "bce")."""
+    if loss == "bce":
+        probabilities = torch.sigmoid(logits)
+    elif background:
+        probabilities = torch.softmax(torch.nn.functional.pad(logits, (0, 1)), dim=1)[:, :-1]
+    else:
+        probabilities = torch.softmax(logits, dim=1)
+    hot = targets.unsqueeze(1) == torch.arange(logits.shape[1], device=logits.device)
+    return (probabilities - hot.to(logits.dtype)) / len(logits)
+
+
+def loss_value(logits: Tensor, targets: Tensor, loss: Literal["ce", "bce"], background: bool) -> Tensor:
+    """The loss whose gradient `loss_gradient` gives; for tests and reports."""
+    hot = (targets.unsqueeze(1) == torch.arange(logits.shape[1], device=logits.device)).to(logits.dtype)
+    if loss == "bce":
+        total = torch.nn.functional.binary_cross_entropy_with_logits(logits, hot, reduction="sum")
+        return total / len(logits)
+    if background:
+        logits = torch.nn.functional.pad(logits, (0, 1))
+        targets = torch.where(targets < 0, logits.shape[1] - 1, targets)
+    return torch.nn.functional.cross_entropy(logits, targets)
 
 
 def _train_inca(
@@ -105,7 +153,7 @@ def _train_inca(
 ) -> tuple[Tensor, Tensor]:
     attention = frozen_attention(samples.tokens.shape[1], recipe, seed)
     keys = inca.project(samples, attention)
-    parameters = initial(name, classes, attention.dim, seed, start)
+    parameters = initial_parameters(name, classes, attention.dim, seed, start)
     q, v = parameters[: len(classes)], parameters[len(classes) :]
     optimiser = AdamW(parameters, recipe.weight_decay)
     background = bool((targets < 0).any())
@@ -131,8 +179,8 @@ def _train_linear(
     ones = torch.ones(len(samples), 1)
     inputs = torch.cat([features, ones], dim=1)  # the bias is the weight of a constant
     parameters = torch.zeros(len(classes), inputs.shape[1])
-    parameters[:, :-1] = initial(name, classes, features.shape[1], seed)[len(classes) :]
-    _begin(parameters[:, :-1], parameters[:, -1], classes, start)
+    parameters[:, :-1] = initial_parameters(name, classes, features.shape[1], seed)[len(classes) :]
+    _copy_known(parameters[:, :-1], parameters[:, -1], classes, start)
     optimiser = AdamW(parameters, recipe.weight_decay)
     background = bool((targets < 0).any())
     for lr, chosen in batches(name, len(samples), recipe, seed):
@@ -143,56 +191,10 @@ def _train_linear(
     return parameters[:, :-1].contiguous(), parameters[:, -1].contiguous()
 
 
-def loss_gradient(logits: Tensor, targets: Tensor, loss: Literal["ce", "bce"], background: bool) -> Tensor:
-    """d loss / d logits [B, C], the loss being the mean over the batch (summed over adapters for "bce")."""
-    if loss == "bce":
-        probabilities = torch.sigmoid(logits)
-    elif background:
-        probabilities = torch.softmax(torch.nn.functional.pad(logits, (0, 1)), dim=1)[:, :-1]
-    else:
-        probabilities = torch.softmax(logits, dim=1)
-    hot = targets.unsqueeze(1) == torch.arange(logits.shape[1], device=logits.device)
-    return (probabilities - hot.to(logits.dtype)) / len(logits)
-
-
-def loss_value(logits: Tensor, targets: Tensor, loss: Literal["ce", "bce"], background: bool) -> Tensor:
-    """The loss whose gradient `loss_gradient` gives; for tests and reports."""
-    hot = (targets.unsqueeze(1) == torch.arange(logits.shape[1], device=logits.device)).to(logits.dtype)
-    if loss == "bce":
-        total = torch.nn.functional.binary_cross_entropy_with_logits(logits, hot, reduction="sum")
-        return total / len(logits)
-    if background:
-        logits = torch.nn.functional.pad(logits, (0, 1))
-        targets = torch.where(targets < 0, logits.shape[1] - 1, targets)
-    return torch.nn.functional.cross_entropy(logits, targets)
-
-
-BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
-
-
-def cosine(lr: float, step: int, steps: int) -> float:
-    """The learning rate of `step` (from 0): half a cosine from `lr` down towards 0."""
-    return lr * 0.5 * (1 + math.cos(math.pi * step / steps))
-
-
-@dataclass
-class AdamW:
-    """Decoupled weight decay and bias-corrected moments, as torch.optim.AdamW."""
-
-    parameters: Tensor
-    weight_decay: float
-
-    def __post_init__(self) -> None:
-        self.mean = torch.zeros_like(self.parameters)
-        self.square = torch.zeros_like(self.parameters)
-        self.steps = 0
-
-    def step(self, grad: Tensor, lr: float) -> None:
-        """Move the parameters once, in place."""
-        self.steps += 1
-        self.mean.lerp_(grad, 1 - BETA1)
-        self.square.mul_(BETA2).addcmul_(grad, grad, value=1 - BETA2)
-        scale = math.sqrt(1 - BETA2**self.steps)
-        denominator = self.square.sqrt().div_(scale).add_(EPSILON)
-        self.parameters.mul_(1 - lr * self.weight_decay)
-        self.parameters.addcdiv_(self.mean, denominator, value=-lr / (1 - BETA1**self.steps))
+def _copy_known(first: Tensor, second: Tensor, classes: tuple[str, ...], start: Adapters | None) -> None:
+    """Overwrite the initial values of the classes that `start` holds."""
+    known = {label: i for i, label in enumerate(start.classes)} if start else {}
+    for i, label in enumerate(classes):
+        if start and label in known:
+            first[i] = torch.from_numpy(start.first[known[label]])
+            second[i] = torch.as_tensor(start.second[known[label]])

@@ -1,16 +1,16 @@
-"""Open-InCA adapters: a query and a head per class, forward and backward in closed form.
-
-Shapes: n samples, B of a batch, T tokens (padded), H heads of d dimensions, D = H d, C adapters.
-
-The frozen multi-head cross-attention that all Open-InCA adapters share (paper, appendix A).
+"""Open-InCA adapters: a query and a head for each class, over one frozen cross-attention (paper, appendix A).
 
     K = LN(z) Wk    V = LN(z) Wv    Q = LN(q) Wq    e = LN(concat_h softmax(Q_h K_h' / sqrt(d)) V_h  Wo)
+    y = v . e
 
-Only q and the head v learn. Two facts about frozen matrices save most of the arithmetic:
+All adapters share the frozen matrices; only the query q and the head v are trained. Forward and backward pass are
+written in closed form. Two facts about the frozen matrices save most of the arithmetic:
 
 * v . LN(o Wo) needs no product o Wo when Wo is orthogonal, because then |o Wo| = |o|:
-  v . LN(o Wo) = (o . Wo (v - mean v)) / sqrt(|o|^2 / D - (o . w)^2 + eps), w the mean of Wo's columns.
-* with identity matrices keys and values are one tensor.
+  v . LN(o Wo) = (o . Wo (v - mean v)) / sqrt(|o|^2 / D - (o . w)^2 + eps), where w is the mean of Wo's columns.
+* With identity matrices, keys and values are one tensor.
+
+Shapes: n samples, B samples of a batch, T tokens (padded), H heads of d dimensions, D = H d, C adapters.
 """
 
 from dataclasses import dataclass
@@ -24,12 +24,12 @@ from shardgraph.learn.recipe import Recipe
 from shardgraph.storage.samples import Samples
 
 EPS = 1e-5  # of every LayerNorm
-WIDTHS = (16, 32, 64, 128)  # dimensions of a head that the GPU's kernels are written for
+WIDTHS = (16, 32, 64, 128)  # head dimensions that the GPU kernels support
 
 
 @dataclass(frozen=True)
 class Attention:
-    """The frozen matrices; None stands for the identity. `folded`: Wo is orthogonal and never applied."""
+    """The frozen matrices; None stands for the identity. If `folded`, Wo is orthogonal and is never applied."""
 
     dim: int
     heads: int
@@ -50,18 +50,18 @@ class Attention:
         return torch.full((self.dim,), 1 / self.dim, dtype=like.dtype, device=like.device)
 
     def fold_head(self, v: Tensor) -> Tensor:
-        """The head as it meets the attention's output: centred, and turned by Wo where that is folded."""
+        """The head in the space of the attention's output: centred, and multiplied by Wo where Wo is folded."""
         centred = v - v.mean(dim=-1, keepdim=True)
         return centred @ self.wo.T if self.folded and self.wo is not None else centred
 
     def unfold_head_grad(self, grad: Tensor) -> Tensor:
-        """The gradient with respect to v, from that with respect to `fold_head(v)`."""
+        """The gradient with respect to v, given the gradient with respect to `fold_head(v)`."""
         grad = grad @ self.wo if self.folded and self.wo is not None else grad
         return grad - grad.mean(dim=-1, keepdim=True)
 
 
 def frozen_attention(dim: int, recipe: Recipe, seed: int, dtype: torch.dtype = torch.float32) -> Attention:
-    """The attention of this recipe and seed; a function of nothing else."""
+    """The attention of this recipe and seed; it depends on nothing else."""
     heads = recipe.head_count(dim)
     if recipe.projection == "identity":
         return Attention(dim, heads, None, None, None, None, folded=True)
@@ -72,26 +72,12 @@ def frozen_attention(dim: int, recipe: Recipe, seed: int, dtype: torch.dtype = t
     return Attention(dim, heads, wq, wk, wv, wo, folded=recipe.projection == "orthogonal")
 
 
-def layer_norm(x: Tensor) -> Tensor:
-    """LayerNorm over the last axis, without learned scale and shift."""
-    return torch.nn.functional.layer_norm(x, x.shape[-1:], eps=EPS)
-
-
-def _xavier(dim: int, rng: np.random.Generator) -> np.ndarray:
-    bound = (6 / (2 * dim)) ** 0.5
-    return rng.uniform(-bound, bound, size=(dim, dim))
-
-
-def _orthogonal(dim: int, rng: np.random.Generator) -> np.ndarray:
-    q, r = np.linalg.qr(rng.standard_normal((dim, dim)))
-    return q * np.sign(np.diag(r))
-
-
 @dataclass(frozen=True)
 class Keys:
-    """Projected tokens, laid out so that a head is one matrix product.
+    """Projected tokens, laid out so that each head is one matrix product.
 
-    keys, values [H, n, T, d] (one tensor if nothing is projected), bias [n, T]: 0, or -inf where padded.
+    keys, values   [H, n, T, d]; one tensor if nothing is projected
+    bias           [n, T], 0 for a token and -inf for padding; None if no sample is padded
     """
 
     keys: Tensor
@@ -99,14 +85,14 @@ class Keys:
     bias: Tensor | None
 
     def take(self, rows: Tensor) -> "Keys":
-        """The keys of some samples, copied together."""
+        """A copy of the keys of the samples in `rows`."""
         keys = self.keys.index_select(1, rows)
         values = keys if self.values is self.keys else self.values.index_select(1, rows)
         return Keys(keys, values, None if self.bias is None else self.bias.index_select(0, rows))
 
 
 def project(samples: Samples, attention: Attention, dtype: torch.dtype = torch.float32, device: str = "cpu") -> Keys:
-    """Keys and values of all samples, projected once."""
+    """The keys and values of all samples."""
     lengths = np.diff(samples.offsets)
     n, longest = len(samples), int(lengths.max(initial=1))
     normed = layer_norm(torch.from_numpy(samples.tokens).to(device).to(dtype))
@@ -132,12 +118,12 @@ class Forward:
     weights: Tensor  # [H, B, C, T] attention
     outputs: Tensor  # [H, B, C, d] attended values
     embedded: Tensor  # [B, C, D] before the last LayerNorm
-    scale: Tensor  # [B, C] 1 / its standard deviation
-    mean: Tensor  # [B, C]
+    scale: Tensor  # [B, C] 1 / standard deviation of `embedded`
+    mean: Tensor  # [B, C] of `embedded`
 
 
 def forward(q: Tensor, v: Tensor, batch: Keys, attention: Attention) -> Forward:
-    """y_i = v_i . LN(attention(z, LN(q_i)))  for every adapter i, on every sample of the batch."""
+    """y_i = v_i . LN(attention(z, LN(q_i))) for every adapter i and every sample of the batch."""
     heads, size, tokens, dim = batch.keys.shape
     queries = scaled_queries(q, attention)  # [H, C, d]
     scores = torch.bmm(queries, batch.keys.view(heads, size * tokens, dim).mT)
@@ -160,7 +146,7 @@ def forward(q: Tensor, v: Tensor, batch: Keys, attention: Attention) -> Forward:
 def backward(
     grad: Tensor, q: Tensor, v: Tensor, batch: Keys, done: Forward, attention: Attention
 ) -> tuple[Tensor, Tensor]:
-    """The gradients with respect to q and v, from that with respect to the logits."""
+    """The gradients with respect to q and v, given the gradient with respect to the logits."""
     heads, size, tokens, dim = batch.keys.shape
     head = attention.fold_head(v)
     scaled = (grad * done.scale).unsqueeze(-1)
@@ -180,6 +166,11 @@ def backward(
     return _query_gradient(grad_queries, q, attention), attention.unfold_head_grad(grad_head)
 
 
+def layer_norm(x: Tensor) -> Tensor:
+    """LayerNorm over the last axis, without learned scale and shift."""
+    return torch.nn.functional.layer_norm(x, x.shape[-1:], eps=EPS)
+
+
 def by_head(x: Tensor, attention: Attention) -> Tensor:
     """[n, D] -> [H, n, d], contiguous."""
     return x.view(-1, attention.heads, attention.head_dim).transpose(0, 1).contiguous()
@@ -192,10 +183,22 @@ def scaled_queries(q: Tensor, attention: Attention) -> Tensor:
 
 
 def _query_gradient(grad: Tensor, q: Tensor, attention: Attention) -> Tensor:
-    """Back through the scaling, Wq and the query's LayerNorm: [H, C, d] -> [C, D]."""
+    """The gradient with respect to q [C, D], through scaling, Wq and the query's LayerNorm, from [H, C, d]."""
     grad = grad.transpose(0, 1).reshape(len(q), attention.dim) * attention.head_dim**-0.5
     grad = grad if attention.wq is None else grad @ attention.wq.T
     centred = q - q.mean(dim=-1, keepdim=True)
     scale = (centred.square().mean(dim=-1, keepdim=True) + EPS).rsqrt()
     normed = centred * scale
-    return scale * (grad - grad.mean(dim=-1, keepdim=True) - normed * (grad * normed).mean(dim=-1, keepdim=True))
+    along = normed * (grad * normed).mean(dim=-1, keepdim=True)
+    result: Tensor = scale * (grad - grad.mean(dim=-1, keepdim=True) - along)
+    return result
+
+
+def _xavier(dim: int, rng: np.random.Generator) -> np.ndarray:
+    bound = (6 / (2 * dim)) ** 0.5
+    return rng.uniform(-bound, bound, size=(dim, dim))
+
+
+def _orthogonal(dim: int, rng: np.random.Generator) -> np.ndarray:
+    q, r = np.linalg.qr(rng.standard_normal((dim, dim)))
+    return q * np.sign(np.diag(r))

@@ -1,5 +1,7 @@
-"""Recipe: everything about training that is a choice, as one frozen value that belongs to the configuration."""
+"""Recipe: every choice about training, as one frozen value that is part of the configuration."""
 
+import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal
 
@@ -14,15 +16,15 @@ class Recipe:
 
     adapter       "inca" (a query and a head per class) or "linear" (a weight and a bias per class)
     projection    the frozen attention's matrices: "random" as in the paper, "orthogonal", "identity"
-    heads         attention heads; 0 chooses one per 64 dimensions, or per 32 or 16 where 64 does not divide evenly
+    heads         attention heads; 0: one per 64 dimensions, or per 32 or 16 where 64 does not divide the dimension
     loss          "ce": cross-entropy inside a group; "bce": one binary problem per adapter
     prototypes    whether class prototypes are mixed in at inference
-    method        "second": second-order prototypes, mixed by constants; "safe": the paper's, mixed by lambda(m)
-    expansion     random features of the tokens that second-order prototypes use, a token dimension, 3072 at most in
-                  all; 0 for none
+    method        "second": second-order prototypes; "safe": the paper's; `mixing_weight` gives the weight of either
+    expansion     random features of the tokens for second-order prototypes, per token dimension, at most 3072 in all;
+                  0: none
     shrinkage     of the second-order covariance, between 0 and 1; None: chosen from the same sums
     mixing        the weight of second-order prototypes against the adapters, both standardised per sample;
-                  None: from the retained samples an adapter
+                  None: computed from the number of retained samples per adapter
     """
 
     name: str = "default"
@@ -86,8 +88,8 @@ class Recipe:
         return self.heads
 
 
-# The paper: AdamW, 30 epochs, cosine from 0.05, weight decay 1e-4, frozen random attention (section
-# Experiments and appendix "Optimization"). Batch, heads and initial values are not stated there; ours.
+# The paper: AdamW, 30 epochs, cosine schedule from 0.05, weight decay 1e-4, frozen random attention (section
+# Experiments and appendix "Optimization"). It does not state batch size, heads and initial values; those are ours.
 PAPER = Recipe(name="paper", projection="random", lr=0.05, method="safe")
 LINEAR = Recipe(name="linear", adapter="linear", lr=3e-4, method="safe")
 RECIPES = {"default": Recipe(), "paper": PAPER, "linear": LINEAR}
@@ -100,3 +102,18 @@ def recipe(name: str, **changes: Any) -> Recipe:
     changes = {key: value for key, value in changes.items() if value is not None}
     base = RECIPES[name]
     return replace(base, **{"name": f"{name}*", **changes}) if changes else base
+
+
+def mixing_weight(groups: Sequence[tuple[int, int]], recipe: Recipe) -> float:
+    """lambda, the weight of the prototypes, from (samples, adapters) of every group; computed anew at every build.
+
+    First order (the paper's): exp(-m / 100), m the mean number of samples that an adapter was trained on. Second order:
+    0.7 + 0.3 exp(-p / 100), p the number of samples divided by the number of adapters, unless the recipe sets `mixing`.
+    """
+    if not recipe.prototypes:
+        return 0.0
+    adapters = sum(count for _, count in groups)
+    if recipe.second_order:
+        each = sum(samples for samples, _ in groups) / max(adapters, 1)
+        return 0.7 + 0.3 * math.exp(-each / 100) if recipe.mixing is None else recipe.mixing
+    return math.exp(-sum(samples * count for samples, count in groups) / adapters / 100) if adapters else 1.0

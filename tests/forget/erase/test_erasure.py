@@ -175,7 +175,7 @@ def test_a_shard_of_the_forgotten_is_not_kept_for_the_next_reader(create):
     old = reader.model().digest
     workspace.forget(KINDS["samples"], instant=True)
     assert reader.model().digest != old
-    assert reader.model().voices is None, "both shards were one group: only prototypes are left"
+    assert reader.model().adapter_logits is None, "both shards were one group: only prototypes are left"
     workspace.repair()
     assert reader.model().digest == workspace.status()["model_digest"]
     reader.close()

@@ -12,8 +12,7 @@ from shardgraph.forget.build.manifest import Manifest, group_path
 from shardgraph.forget.erase.request import ForgetRequest
 from shardgraph.forget.workspace import Workspace
 from shardgraph.graph import BySource
-from shardgraph.learn.adapters import Adapters
-from shardgraph.learn.ensemble import model_digest
+from shardgraph.learn.adapters import Adapters, model_digest
 from shardgraph.learn.prototypes import total
 from shardgraph.storage.samples import concatenate, pack_samples
 from tests.strategies import LABELS, QUICK, embed, many, promised_files

@@ -52,7 +52,7 @@ def test_a_mixed_shard_gives_its_adapters_only_if_all_of_it_is_allowed(trained):
     workspace.grant("c", sources=["ann", "bob"])
     assert groups_of(workspace, "c") == {}
     model, alone = workspace.model_for("c"), trained(Bilevel(2, 1), of("ann", "bob"), "alone").model()
-    assert model.voices is None, "prototypes alone answer"
+    assert model.adapter_logits is None, "prototypes alone answer"
     samples = embed(ROWS)
     assert torch.equal(model.similarity(samples), alone.similarity(samples))
 
@@ -301,8 +301,8 @@ def test_one_forward_pass_serves_many_rights(trained, recipe):
     samples = embed([*ROWS, *(row._replace(id=f"x{row.id}", version=2) for row in ROWS * 2)])
     found = workspace.scores_for([*rights, "mixed"], samples)
     passes = []
-    voices = workspace._choir.voices
-    object.__setattr__(workspace._choir, "voices", lambda chunk: passes.append(len(chunk)) or voices(chunk))
+    logits = workspace._choir.adapter_logits
+    object.__setattr__(workspace._choir, "adapter_logits", lambda chunk: passes.append(len(chunk)) or logits(chunk))
     again = workspace.scores_for([*rights, "mixed"], samples)
     assert sum(passes) == len(samples), "each sample went through the adapters once"
     for name, answer in found.items():

@@ -134,7 +134,7 @@ def test_a_smaller_right_serves_nothing_that_saw_more(trained, topology):
     assert len(saw_both) == 2
     workspace.revoke("c", sources=["bob"])
     assert provisioned_groups(workspace.catalogue) == [] and provisioned_files(workspace.root) == []
-    assert workspace.model_for("c").voices is None, "prototypes answer until it is provisioned again"
+    assert workspace.model_for("c").adapter_logits is None, "prototypes answer until it is provisioned again"
     assert workspace.rights()["c"].provision and workspace.reach("c").lacking == 2
     workspace.provision("c")
     assert workspace.model_for("c").digest == trained(topology, of("ann"), "alone").model().digest
@@ -165,7 +165,7 @@ def test_a_training_that_was_interrupted_serves_no_stale_group(trained):
     with Workspace(workspace.root, workers=1, progress=stop) as stopped, pytest.raises(KeyboardInterrupt):
         stopped.train()
     with Workspace(workspace.root, workers=1) as again:
-        assert again.model_for("c").voices is None
+        assert again.model_for("c").adapter_logits is None
         again.train()
         assert len(again._serving("c").adapters) == 2
 

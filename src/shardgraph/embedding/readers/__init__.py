@@ -1,0 +1,9 @@
+"""Readers: a person's files as records, or as samples where the files hold embeddings.
+
+registry     read: the reader for a path
+base         Reader: what each one guarantees
+folder       folders of images
+table        what tables share; delimited (CSV, TSV) and parquet are its kinds
+columns      the meaning of a table's columns
+arrays       arrays as samples; arrayfiles opens .npz and .safetensors safely
+"""

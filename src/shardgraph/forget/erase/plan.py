@@ -8,15 +8,16 @@ from operator import itemgetter
 from typing import Any
 
 from shardgraph.errors import InputError, UnknownSample, some
-from shardgraph.forget.build.build import graph_over
+from shardgraph.forget.build.wanted import graph_over, group_learns, labels_in
 from shardgraph.forget.config import Config
-from shardgraph.forget.erase.request import KINDS, ForgetRequest
-from shardgraph.forget.privacy.charges import Book, Charge, Spending, spend
-from shardgraph.forget.proof.keys import Secrets
+from shardgraph.forget.erase.request import KINDS, ForgetRequest, forgotten_before
+from shardgraph.forget.privacy.charges import Charge, Spending, load_charges, spend
+from shardgraph.forget.proof.keys import Keys
 from shardgraph.graph import Group, ShardGraph
-from shardgraph.storage.database import Row
 from shardgraph.storage.samples import TRAIN
 from shardgraph.storage.store import Store, shard_unit
+from shardgraph.storage.tables import inventory
+from shardgraph.storage.tables.inventory import Row
 
 Held = Mapping[str, Counter[str]]  # how many samples of each label every file holds
 
@@ -55,15 +56,15 @@ class ForgetPlan:
         } | ({} if self.spending is None else {"privacy": self.spending.to_json()})
 
 
-def plan(store: Store, config: Config, secrets: Secrets, request: ForgetRequest) -> ForgetPlan:
+def plan_forget(store: Store, config: Config, keys: Keys, request: ForgetRequest) -> ForgetPlan:
     """What `request` would do; an error if it names something that was never here."""
-    rows, before = selected(store, secrets, request)
-    held = {unit: Counter(labels) for unit, labels in store.catalogue.unit_labels().items()}
+    rows, before = select_rows(store, keys, request)
+    held = {unit: Counter(labels) for unit, labels in inventory.unit_labels(store.catalogue).items()}
     left = _left(held, rows)
     affected, charges, spending = _reached(store, config, held, left, rows)
-    built = {name.removeprefix("group:") for (name,) in store.catalogue.all("SELECT name FROM built")}
-    learned = [group for group in affected if _learns(group, held) or group.name in built]
-    rebuilt = [group for group in learned if _learns(group, left)]
+    built = inventory.built_groups(store.catalogue)
+    learned = [group for group in affected if group_learns(group, held) or group.name in built]
+    rebuilt = [group for group in learned if group_learns(group, left)]
     revisited = {unit for group in rebuilt for unit in map(shard_unit, _read(group)) if unit in left}
     samples, whole = _training(left, revisited), _training(held, held)
     return ForgetPlan(
@@ -71,7 +72,7 @@ def plan(store: Store, config: Config, secrets: Secrets, request: ForgetRequest)
         rows=rows,
         groups=tuple(sorted(group.name for group in learned)),
         vanishing=tuple(group.name for group in learned if group not in rebuilt),
-        adapters=sum(len(_labels(group.members, left)) for group in rebuilt),
+        adapters=sum(len(labels_in(group.members, left)) for group in rebuilt),
         revisited=samples,
         share=samples / whole if whole else 0.0,
         classes=tuple(sorted(_all_labels(held) - _all_labels(left))),
@@ -84,20 +85,20 @@ def plan(store: Store, config: Config, secrets: Secrets, request: ForgetRequest)
     )
 
 
-def emptied(store: Store, rows: tuple[Row, ...]) -> list[tuple[str, str]]:
+def emptied_names(store: Store, rows: tuple[Row, ...]) -> list[tuple[str, str]]:
     """Every (kind, name) of a source, subject, label or shard that loses its last sample with these rows."""
     found = []
     for kind, column in (("sources", "source"), ("subjects", "subject"), ("labels", "label"), ("shards", "unit")):
         leaving = Counter(getattr(row, column) for row in rows)
         asked = sorted(value for value in leaving if value and (kind != "shards" or value.startswith("shard:")))
-        here = store.catalogue.counts(column, asked)
+        here = inventory.count_by(store.catalogue, column, asked)
         last = [value for value in asked if here.get(value) == leaving[value]]
         found += [(kind, value.removeprefix("shard:") if kind == "shards" else value) for value in last]
     return found
 
 
-def selected(
-    store: Store, secrets: Secrets, request: ForgetRequest
+def select_rows(
+    store: Store, keys: Keys, request: ForgetRequest
 ) -> tuple[tuple[Row, ...], dict[tuple[str, str], int]]:
     """The samples that a request means, and the certificates of what it names and was forgotten before."""
     if not request.selectors():
@@ -109,35 +110,28 @@ def selected(
     for kind, named in groupby(request.selectors(), key=itemgetter(0)):
         column = KINDS.get(kind, "unit")
         values = {name if kind in KINDS else shard_unit(name): name for _, name in named}
-        rows = store.catalogue.rows(column, list(values))
+        rows = inventory.find_by(store.catalogue, column, list(values))
         found |= {row.id: row for row in rows}
         here = {getattr(row, column) for row in rows}
         absent += [(kind, name) for value, name in values.items() if value not in here]
-    already = _forgotten(store, secrets, absent)
+    already = forgotten_before(store.catalogue, keys, absent)
     if unknown := [one for one in absent if one not in already]:
         names = [name for _, name in unknown]
         raise UnknownSample(f"never seen here: {unknown[0][0].removesuffix('s')} {some(names)}", names)
     return tuple(sorted(found.values(), key=lambda row: row.id.encode())), already
 
 
-def _forgotten(store: Store, secrets: Secrets, named: Iterable[tuple[str, str]]) -> dict[tuple[str, str], int]:
-    """The certificates of those of the names that were forgotten before."""
-    marks = {secrets.mark(kind, name): (kind, name) for kind, name in named}
-    found = dict(store.catalogue.among("SELECT mark, certificate FROM forgotten WHERE mark {}", list(marks)))
-    return {marks[mark]: found[mark] for mark in marks if mark in found}
-
-
 def affected_groups(store: Store, config: Config, rows: tuple[Row, ...]) -> tuple[Group, ...]:
     """The groups that may not be served without the rows: they could have used them, or have no budget left for it."""
-    held = {unit: Counter(labels) for unit, labels in store.catalogue.unit_labels().items()}
+    held = {unit: Counter(labels) for unit, labels in inventory.unit_labels(store.catalogue).items()}
     return _reached(store, config, held, _left(held, rows), rows)[0]
 
 
-def groups_by_entry(
+def groups_by_request(
     store: Store, config: Config, leaving: Mapping[int, tuple[Row, ...]]
 ) -> dict[int, tuple[Group, ...]]:
-    """The same for the rows of every entry, each as if it were the only one; what is held is counted once."""
-    held = {unit: Counter(labels) for unit, labels in store.catalogue.unit_labels().items()}
+    """The same for the rows of every request, each as if it were the only one; what is held is counted once."""
+    held = {unit: Counter(labels) for unit, labels in inventory.unit_labels(store.catalogue).items()}
     graph = graph_over(held, config) if config.trained else None
     return {
         number: _reached(store, config, held, _left(held, rows), rows, graph)[0] for number, rows in leaving.items()
@@ -170,7 +164,7 @@ def _affected(graph: ShardGraph, rows: tuple[Row, ...], left: Held) -> tuple[Gro
     """The groups that could have used the rows directly, and those that lose their last private neighbour, or class."""
     shards = set(_leaving(rows))
     direct = graph.affected(shards)
-    bare = (g for g in graph.charged(shards) if not _learns(g, left) or not _labels(g.private, left))
+    bare = (g for g in graph.charged(shards) if not group_learns(g, left) or not labels_in(g.private, left))
     return (*direct, *(group for group in bare if group not in direct))
 
 
@@ -186,22 +180,13 @@ def _spent(
     terms = config.the_privacy()
     if terms is None:
         return (), None
-    served = [name.removeprefix("group:") for (name,) in store.catalogue.all("SELECT name FROM built")]
-    return spend(Book.load(store.catalogue), terms, _leaving(rows), served, dropped)
-
-
-def _learns(group: Group, left: Held) -> bool:
-    """Whether a group still has something to learn, and something to compare it with."""
-    return bool(_labels(group.members, left)) and len(_labels(_read(group), left)) > 1
+    served = inventory.built_groups(store.catalogue)
+    return spend(load_charges(store.catalogue), terms, _leaving(rows), list(served), dropped)
 
 
 def _read(group: Group) -> tuple[str, ...]:
     """The shards that a build of the group reads."""
     return group.neighbourhood + group.private
-
-
-def _labels(shards: Iterable[str], held: Held) -> set[str]:
-    return {label for unit in map(shard_unit, shards) for label in held.get(unit, ())}
 
 
 def _all_labels(held: Held) -> set[str]:
@@ -215,5 +200,5 @@ def _training(held: Held, units: Iterable[str]) -> int:
 def _exhausted(store: Store, rows: tuple[Row, ...]) -> tuple[str, ...]:
     """The sources that lose their last training sample."""
     leaving = Counter(row.source for row in rows if row.split == TRAIN and row.source)
-    here = store.catalogue.counts("source", sorted(leaving), "split = 'train'")
+    here = inventory.count_training_by_source(store.catalogue, sorted(leaving))
     return tuple(name for name in sorted(leaving) if here.get(name) == leaving[name])

@@ -1,0 +1,5 @@
+"""Privacy: what groups with private edges have released, and what removals cost them.
+
+    charges         the releases and removals of a workspace, kept durably
+    private_edges   what the first training fixes, and what must hold before anything is released
+"""

@@ -1,10 +1,11 @@
 """Certificates: what was asked, what the model is now, chained and signed.
 
-A certificate names no sample. Ids stand in it as entries that only the requester's nonce opens; the state
+A certificate names no sample. Ids stand in it as leaves (the key `entries`) that only the requester's nonce opens; the state
 before stands in it as an HMAC. `model_digest` is plain: anyone with the retained data can rebuild it.
 """
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,10 @@ from typing import Any
 from shardgraph import __version__
 from shardgraph.digest import canonical_json, digest
 from shardgraph.errors import DamagedFile, VerificationError
-from shardgraph.forget.proof.keys import Secrets, check_signature, entry
+from shardgraph.forget.context import Context
+from shardgraph.forget.proof.keys import Keys, certificate_leaf, check_signature
 from shardgraph.storage.files import write_file
+from shardgraph.storage.tables import ledger
 
 
 @dataclass(frozen=True)
@@ -25,7 +28,7 @@ class Certificate:
     time: str
     event: str  # "forget", "instant" (withdrawn, not rebuilt yet) or "repair"
     guarantee: str
-    entries: tuple[str, ...]  # one per forgotten sample, sorted; see secrets.entry
+    entries: tuple[str, ...]  # one per forgotten sample, sorted; see keys.certificate_leaf
     asked: tuple[str, ...]  # HMACs of what the request named
     inputs: str  # HMAC of the digests of the shards concerned, before
     before: str  # HMAC of the model digest before
@@ -44,9 +47,9 @@ class Certificate:
         """What is signed: everything but the signature."""
         return self._written({k: v for k, v in self.to_json().items() if k != "signature"})
 
-    def signed(self, secrets: Secrets) -> "Certificate":
+    def signed(self, keys: Keys) -> "Certificate":
         """The certificate with its signature."""
-        return Certificate(**{**asdict(self), "signature": secrets.sign(self.message())})
+        return Certificate(**{**asdict(self), "signature": keys.sign(self.message())})
 
     def to_json(self) -> dict[str, Any]:
         """The certificate as a plain dict."""
@@ -95,12 +98,12 @@ def certificate_path(root: Path, number: int) -> Path:
     return root / "certificates" / f"{number:06d}.json"
 
 
-def issue(root: Path, secrets: Secrets, draft: dict[str, Any]) -> Certificate:
+def issue(root: Path, keys: Keys, draft: dict[str, Any]) -> Certificate:
     """Complete, sign and write a certificate. The number is the caller's: writing it again replaces it."""
     number = draft["number"]
     previous = Certificate.load(certificate_path(root, number - 1)).digest if number > 1 else ""
-    unsigned = Certificate(**draft, previous=previous, version=__version__, public_key=secrets.public)
-    certificate = unsigned.signed(secrets)
+    unsigned = Certificate(**draft, previous=previous, version=__version__, public_key=keys.public)
+    certificate = unsigned.signed(keys)
     raw = json.dumps(certificate.to_json(), indent=1, sort_keys=True, ensure_ascii=False).encode() + b"\n"
     write_file(root, certificate_path(root, number), raw)
     return certificate
@@ -115,4 +118,27 @@ def check_certificate(certificate: Certificate, public_key: str) -> None:
 
 def opens(certificate: Certificate, sample_id: str, nonce: str) -> bool:
     """Whether the certificate says that this sample was forgotten."""
-    return entry(nonce, sample_id) in certificate.entries
+    return certificate_leaf(nonce, sample_id) in certificate.entries
+
+
+class Certificates:
+    """The certificates of one workspace, by number."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    def last(self) -> int:
+        """The number of the last certificate; 0 before the first."""
+        return ledger.last_certificate(self._context.catalogue)
+
+    def load(self, number: int) -> Certificate:
+        """A certificate by its number."""
+        return Certificate.load(self.path(number))
+
+    def path(self, number: int) -> Path:
+        """Where a certificate lies."""
+        return certificate_path(self._context.root, number)
+
+    def nonces(self, number: int, ids: Sequence[str]) -> dict[str, str]:
+        """The nonces that open the leaves of these samples; give each to the one who asked, to nobody else."""
+        return {sample: self._context.keys.nonce(number, sample) for sample in ids}

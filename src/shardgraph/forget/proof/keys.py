@@ -19,14 +19,14 @@ from shardgraph.storage.files import read_file, write_file
 
 
 @dataclass(frozen=True)
-class Secrets:
+class Keys:
     """Both keys, in memory."""
 
     secret: bytes
     signing: Ed25519PrivateKey
 
     @classmethod
-    def create(cls, root: Path) -> "Secrets":
+    def create(cls, root: Path) -> "Keys":
         """Make new keys below a new workspace, readable by their owner alone."""
         signing = Ed25519PrivateKey.generate()
         raw = signing.private_bytes(Encoding.Raw, PrivateFormat.Raw, NoEncryption())
@@ -37,7 +37,7 @@ class Secrets:
         return cls.load(root)
 
     @classmethod
-    def load(cls, root: Path) -> "Secrets":
+    def load(cls, root: Path) -> "Keys":
         """The keys of a workspace."""
         names = ("secret.key", "signing.key")
         if lost := [name for name in names if not (root / name).exists()]:
@@ -59,7 +59,7 @@ class Secrets:
         return hmac.new(self.secret, _joined(parts), hashlib.sha256).hexdigest()
 
     def nonce(self, certificate: int, sample_id: str) -> str:
-        """The nonce that opens a sample's entry in a certificate; it is for the one who asked."""
+        """The nonce that opens a sample's leaf in a certificate; it is for the one who asked."""
         return self.mark("nonce", str(certificate), sample_id)
 
     def sign(self, message: bytes) -> str:
@@ -67,8 +67,8 @@ class Secrets:
         return self.signing.sign(message).hex()
 
 
-def entry(nonce: str, sample_id: str) -> str:
-    """A sample's entry in a certificate: anyone with id and nonce can recompute it, nobody else."""
+def certificate_leaf(nonce: str, sample_id: str) -> str:
+    """A sample's leaf in a certificate: anyone with id and nonce can recompute it, nobody else."""
     return hashlib.sha256(_joined(("entry", nonce, sample_id))).hexdigest()
 
 

@@ -12,22 +12,23 @@ from pathlib import Path
 from typing import Any
 
 from shardgraph.errors import FingerprintError, ShardgraphError, VerificationError, WorkspaceBusy, WorkspaceError, some
-from shardgraph.forget.bench import MODEL, PUBLISHING, Bench
-from shardgraph.forget.build.build import sum_prototypes, tasks_for, wanted_groups
+from shardgraph.forget.build.build import publishable_models, sum_prototypes
 from shardgraph.forget.build.manifest import Manifest, group_path, load_classes, load_group
-from shardgraph.forget.erase.execute import last_certificate
+from shardgraph.forget.build.wanted import tasks_for, wanted_groups
+from shardgraph.forget.context import Context
 from shardgraph.forget.proof.certificate import Certificate, certificate_path, check_certificate
 from shardgraph.forget.rights.provision import check_provisioned, rebuilt_otherwise
 from shardgraph.forget.rights.rights import rights_by_consumer
-from shardgraph.learn.ensemble import model_digest
+from shardgraph.learn.adapters import model_digest
 from shardgraph.learn.executors import GroupTask
 from shardgraph.learn.numerics import difference
+from shardgraph.storage.samples import TEST
+from shardgraph.storage.tables import erasures, inventory, ledger, parties
 from shardgraph.storage.files import destroy, scratch_file
 from shardgraph.storage.store import shard_unit, test_unit
 
 ATTEMPTS = 5  # to compare all groups while others write
 PAUSE = 0.5  # seconds, while another holds the lock
-CONFIG = "json_extract(detail, '$.config')"
 PROMISED = ("shards", "heldout", "models")  # folders whose bytes are a function of what is retained
 
 
@@ -73,19 +74,19 @@ class Rebuild:
     private: int = 0  # groups that are not built again: that would be one more release
 
 
-def problems(bench: Bench, units: Iterable[str]) -> str:
+def find_problems(context: Context, units: Iterable[str]) -> str:
     """What the plain checks find while a forget is under way that rewrote these units; "" if all is well.
 
     A damaged file elsewhere is not its fault: what reads that file fails.
     """
     looks = (("certificates", _certificates), ("samples", lambda b: _catalogued(b, units)), ("model", _model))
-    wrong = [check for check in (_look(name, look, bench) for name, look in looks) if not check.ok]
+    wrong = [check for check in (_look(name, look, context) for name, look in looks) if not check.ok]
     return "; ".join(f"{check.name}: {check.detail}" for check in wrong)
 
 
-def verify(bench: Bench, *, full: bool) -> Verification:
+def run_checks(context: Context, *, full: bool) -> Verification:
     """Look at everything but the groups' rebuild; a check that fails says what it found. Needs the lock."""
-    looks: list[tuple[str, Callable[[Bench], str]]] = [
+    looks: list[tuple[str, Callable[[Context], str]]] = [
         ("certificates", _all_certificates),
         ("samples", _samples),
         ("model", _model),
@@ -94,25 +95,25 @@ def verify(bench: Bench, *, full: bool) -> Verification:
         ("keys", _keys),
         ("numerics", _numerics),
     ]
-    if bench.store.catalogue.one("SELECT 1 FROM consumers WHERE provision = 1"):
+    if parties.any_provisioned_consumer(context.catalogue):
         looks.append(("rights", _rights))
         looks += [("rights rebuilt", _rights_rebuilt)] if full else []
     if full:
         looks += [("placement", _placement), ("prototypes rebuilt", _prototypes)]
-    return Verification(tuple(_look(name, look, bench) for name, look in looks), full)
+    return Verification(tuple(_look(name, look, context) for name, look in looks), full)
 
 
-def compare_groups(bench: Bench, take: Callable[[], Rebuild]) -> Check:
+def compare_groups(context: Context, take: Callable[[], Rebuild]) -> Check:
     """Build the groups elsewhere and compare their bytes, without the lock: a forget need not wait for it.
 
     Whoever writes meanwhile sweeps our outputs away with what they saw; then `take` looks again and we begin anew.
     """
 
-    def compare(bench: Bench) -> str:
+    def compare(context: Context) -> str:
         left = ATTEMPTS
         while True:
             try:
-                return _compared(bench, take())
+                return _compared(context, take())
             except VerificationError:
                 raise
             except WorkspaceBusy:
@@ -122,97 +123,97 @@ def compare_groups(bench: Bench, take: Callable[[], Rebuild]) -> Check:
                 if not left:
                     raise
 
-    return _look("groups rebuilt", compare, bench)
+    return _look("groups rebuilt", compare, context)
 
 
-def _look(name: str, look: Callable[[Bench], str], bench: Bench) -> Check:
+def _look(name: str, look: Callable[[Context], str], context: Context) -> Check:
     try:
-        return Check(name, True, look(bench))
+        return Check(name, True, look(context))
     except FingerprintError as error:
         return Check(name, False, f"not compared: {error}", compared=False)
     except ShardgraphError as error:
         return Check(name, False, str(error))
 
 
-def _certificates(bench: Bench) -> str:
+def _certificates(context: Context) -> str:
     previous, count = "", 0
-    for number in range(1, last_certificate(bench) + 1):
-        certificate = Certificate.load(certificate_path(bench.store.root, number))
-        check_certificate(certificate, bench.secrets.public)
+    for number in range(1, ledger.last_certificate(context.catalogue) + 1):
+        certificate = Certificate.load(certificate_path(context.root, number))
+        check_certificate(certificate, context.keys.public)
         if certificate.number != number or certificate.previous != previous:
             raise VerificationError(f"the chain of certificates is broken at number {number}")
         previous, count = certificate.digest, count + 1
     return f"{count} signed and chained"
 
 
-def _all_certificates(bench: Bench) -> str:
+def _all_certificates(context: Context) -> str:
     """Those that the ledger knows, and that there are no more: none is under way."""
-    found, last = _certificates(bench), last_certificate(bench)
-    named = bench.store.catalogue.one("SELECT max(certificate) FROM forgotten")
-    if certificate_path(bench.store.root, last + 1).exists() or (named and (named[0] or 0) > last):
+    found, last = _certificates(context), ledger.last_certificate(context.catalogue)
+    named = erasures.last_forgotten_certificate(context.catalogue)
+    if certificate_path(context.root, last + 1).exists() or named > last:
         raise VerificationError(f"the ledger's last certificate is number {last}, and there are more")
     return found
 
 
-def _keys(bench: Bench) -> str:
+def _keys(context: Context) -> str:
     """That what auditors are given is the public half of what is signed with."""
-    path = bench.store.root / "public.key"
-    if not path.exists() or path.read_bytes().strip() != bench.secrets.public.encode():
-        raise VerificationError(f"{path} is not the public half of signing.key: give auditors {bench.secrets.public}")
-    return f"public key {bench.secrets.public[:16]}"
+    path = context.root / "public.key"
+    if not path.exists() or path.read_bytes().strip() != context.keys.public.encode():
+        raise VerificationError(f"{path} is not the public half of signing.key: give auditors {context.keys.public}")
+    return f"public key {context.keys.public[:16]}"
 
 
-def _numerics(bench: Bench) -> str:
+def _numerics(context: Context) -> str:
     """Whether groups built here would have these bytes; other numerics are no fault of the files."""
-    built = Manifest.load(bench.store.root).fingerprint
+    built = Manifest.load(context.root).fingerprint
     if not built:
         return "no model yet"
-    if built == bench.numerics:
+    if built == context.numerics:
         return "those that the model was built with"
-    return f"others than the model was built with, its groups cannot be compared here: {_others(bench)}"
+    return f"others than the model was built with, its groups cannot be compared here: {_others(context)}"
 
 
-def _others(bench: Bench) -> str:
-    told = difference(bench.numerics, Manifest.load(bench.store.root).fingerprint)
+def _others(context: Context) -> str:
+    told = difference(context.numerics, Manifest.load(context.root).fingerprint)
     return f"{told}; `shardgraph train --rebuild` builds all anew"
 
 
-def _files(bench: Bench) -> str:
+def _files(context: Context) -> str:
     """That nothing lies where samples and adapters lie but what the catalogue knows of."""
-    store, root = bench.store, bench.store.root
-    groups = {name.removeprefix("group:") for (name,) in store.catalogue.all("SELECT name FROM built")}
-    if bench.config.trained:
-        groups |= set(wanted_groups(store, bench.config, bench.numerics))
-    known = {store.path(unit) for unit in store.catalogue.unit_digests()} | {group_path(root, name) for name in groups}
+    store, root = context.store, context.root
+    groups = set(inventory.built_groups(store.catalogue))
+    if context.config.trained:
+        groups |= set(wanted_groups(store, context.config, context.numerics))
+    known = {store.path(unit) for unit in inventory.unit_digests(store.catalogue)} | {group_path(root, name) for name in groups}
     here = [path for folder in PROMISED for path in (root / folder).rglob("*") if not path.is_dir()]
     if strays := sorted(str(path.relative_to(root)) for path in here if path not in known):
         raise VerificationError(f"{len(strays)} files are there that nobody knows of: {some(strays)}")
     return f"{len(here)} files, all of them known"
 
 
-def _samples(bench: Bench) -> str:
-    if left := bench.store.catalogue.one("SELECT count(*) FROM leaving")[0]:  # type: ignore[index]
+def _samples(context: Context) -> str:
+    if left := erasures.count_leaving(context.catalogue):
         raise VerificationError(f"a forget of {left} samples is under way; any command finishes it")
-    return _catalogued(bench, bench.store.catalogue.unit_digests())
+    return _catalogued(context, inventory.unit_digests(context.catalogue))
 
 
-def _catalogued(bench: Bench, units: Iterable[str]) -> str:
-    store, count = bench.store, 0
-    here = store.catalogue.unit_digests()
+def _catalogued(context: Context, units: Iterable[str]) -> str:
+    store, count = context.store, 0
+    here = inventory.unit_digests(store.catalogue)
     if odd := [unit for unit in units if unit not in here and store.path(unit).exists()]:
         raise VerificationError(f"the file of {odd[0]} is still there, the catalogue says that it is not")
     for unit in here.keys() & set(units):
-        rows, held = {(row.id, row.label) for row in store.catalogue.rows("unit", [unit])}, store.read(unit)
+        rows, held = {(row.id, row.label) for row in inventory.find_by(store.catalogue, "unit", [unit])}, store.read(unit)
         if set(zip(held.ids, held.labels, strict=True)) != rows:
             raise VerificationError(f"{unit} holds other samples than the catalogue says, or other labels")
         count += len(rows)
     return f"{count} samples, every file as catalogued"
 
 
-def _model(bench: Bench) -> str:
-    root, manifest = bench.store.root, Manifest.load(bench.store.root)
+def _model(context: Context) -> str:
+    root, manifest = context.root, Manifest.load(context.root)
     if not manifest.model_digest:
-        if bench.store.catalogue.one("SELECT 1 FROM ledger WHERE event = 'trained'"):
+        if ledger.has_event(context.catalogue, "trained"):
             raise VerificationError("manifest.json names no model, the ledger does; `shardgraph train` writes it anew")
         return "no model yet"
     for name, expected in manifest.groups.items():
@@ -220,98 +221,95 @@ def _model(bench: Bench) -> str:
     classes = load_classes(root, manifest.prototypes)
     if manifest.classes != classes:
         raise VerificationError(f"manifest.json names the classes {some(manifest.classes)}, the prototypes others")
-    wanted = set(wanted_groups(bench.store, bench.config, bench.numerics))
+    wanted = set(wanted_groups(context.store, context.config, context.numerics))
     if odd := set(manifest.missing) - (wanted - set(manifest.groups)):
         raise VerificationError(f"manifest.json says that groups are missing which are not: {some(sorted(odd))}")
     found = model_digest(manifest.groups, manifest.prototypes, classes, manifest.weight)
     if found != manifest.model_digest:
         raise VerificationError(f"model_digest should be {found}, the manifest says {manifest.model_digest}")
-    sql = f"SELECT event, {MODEL} FROM ledger WHERE {MODEL} IS NOT NULL ORDER BY number DESC LIMIT 2"
-    told = bench.store.catalogue.all(sql)
-    possible = told if told and told[0][0] == PUBLISHING else told[:1]  # announced, and perhaps not written yet
-    if told and bench.secrets.mark(found) not in {model for _, model in possible}:
+    possible = publishable_models(context.catalogue)
+    if possible and context.keys.mark(found) not in possible:
         raise VerificationError("the model is not the one that the ledger recorded last")
     return f"{len(manifest.groups)} groups, model {found[:16]}"
 
 
-def _configuration(bench: Bench) -> str:
+def _configuration(context: Context) -> str:
     """That config.json is the one that was trained with."""
-    sql = f"SELECT {CONFIG} FROM ledger WHERE event = 'trained' AND {CONFIG} IS NOT NULL ORDER BY number DESC LIMIT 1"
-    told = bench.store.catalogue.one(sql)
-    if told and told[0] != bench.secrets.mark("config", bench.config.basis):
+    trained_with = ledger.last_trained_config(context.catalogue)
+    if trained_with and trained_with != context.keys.mark("config", context.config.basis):
         raise VerificationError("config.json is not the one that the model was trained with")
-    return "as trained with" if told else "no training has fixed it yet"
+    return "as trained with" if trained_with else "no training has fixed it yet"
 
 
-def _rights(bench: Bench) -> str:
-    return f"{check_provisioned(bench.store)} provisioned groups as recorded"
+def _rights(context: Context) -> str:
+    return f"{check_provisioned(context.store)} provisioned groups as recorded"
 
 
-def _rights_rebuilt(bench: Bench) -> str:
-    if not bench.same_numerics:
-        raise FingerprintError(f"built with other numerics: {_others(bench)}")
+def _rights_rebuilt(context: Context) -> str:
+    if not context.same_numerics:
+        raise FingerprintError(f"built with other numerics: {_others(context)}")
     count = 0
-    for right in rights_by_consumer(bench.store.catalogue).values():
-        found, wrong = rebuilt_otherwise(bench.store, bench.config, bench.numerics, bench.choose, right)
+    for right in rights_by_consumer(context.catalogue).values():
+        found, wrong = rebuilt_otherwise(context, right)
         if wrong:
             raise VerificationError(f"{len(wrong)} provisioned groups are not what a right allows: {wrong[:3]}")
         count += found
     return f"{count} provisioned groups, equal bytes"
 
 
-def _placement(bench: Bench) -> str:
-    config, moved = bench.config, 0
+def _placement(context: Context) -> str:
+    config, moved = context.config, 0
     if not config.trained:
         return "not trained yet"
     topology = config.the_topology()
     if config.topology and config.topology.get("assignment") == "balanced":
         return "balanced: the map of samples to shards is part of the graph"
-    rows = bench.store.catalogue.all("SELECT id, source, label, split, unit FROM samples WHERE unit NOT LIKE 'inbox:%'")
-    for sample, source, label, split, unit in rows:
-        if split == "test":
-            wanted = test_unit(sample, config.seed)
+    rows = inventory.placed_rows(context.catalogue)
+    for row in rows:
+        if row.split == TEST:
+            wanted = test_unit(row.id, config.seed)
         else:
-            place = topology.place(sample, source, label, seed=config.seed, classes=config.classes or ())
+            place = topology.place(row.id, row.source, row.label, seed=config.seed, classes=config.classes or ())
             wanted = shard_unit(place)
-        moved += wanted != unit
+        moved += wanted != row.unit
     if moved:
         raise VerificationError(f"{moved} samples are in other shards than their ids give")
     return f"{len(rows)} samples where their ids put them"
 
 
-def _prototypes(bench: Bench) -> str:
-    manifest = Manifest.load(bench.store.root)
+def _prototypes(context: Context) -> str:
+    manifest = Manifest.load(context.root)
     if not manifest.model_digest:
         return "no model yet"
-    if sum_prototypes(bench.store, bench.config, bench.progress, bench.numerics).digest != manifest.prototypes:
+    if sum_prototypes(context).digest != manifest.prototypes:
         raise VerificationError("the prototypes are not the sums of the retained samples")
     return "equal bytes"
 
 
-def rebuild_of(bench: Bench) -> Rebuild:
+def rebuild_of(context: Context) -> Rebuild:
     """What a rebuild of all served groups takes, and must give. Needs the lock, or a file may look torn."""
-    manifest = Manifest.load(bench.store.root)
+    manifest = Manifest.load(context.root)
     if not manifest.model_digest:
         return Rebuild({}, 0, ())
-    if manifest.fingerprint != bench.numerics:
-        raise FingerprintError(f"built with other numerics: {_others(bench)}")
-    wanted = wanted_groups(bench.store, bench.config, bench.numerics)
+    if manifest.fingerprint != context.numerics:
+        raise FingerprintError(f"built with other numerics: {_others(context)}")
+    wanted = wanted_groups(context.store, context.config, context.numerics)
     if unwanted := set(manifest.groups) - set(wanted):
         raise VerificationError(f"{len(unwanted)} groups are served that the retained samples do not give")
     private = sum(bool(wanted[name].private) for name in manifest.groups)
     groups = [wanted[name] for name in sorted(manifest.groups) if not wanted[name].private]
-    tasks = tasks_for(bench.store, bench.config, groups, lambda: str(scratch_file(bench.store.root)))
+    tasks = tasks_for(context.store, context.config, groups, lambda: str(scratch_file(context.root)))
     return Rebuild(manifest.groups, len(manifest.missing), tuple(tasks), private)
 
 
-def _compared(bench: Bench, rebuild: Rebuild) -> str:
+def _compared(context: Context, rebuild: Rebuild) -> str:
     tasks, wrong = rebuild.tasks, []
     outputs = {task.name: Path(task.output) for task in tasks}
     try:
-        for done, result in enumerate(bench.choose(tasks).run(tasks) if tasks else (), start=1):
+        for done, result in enumerate(context.choose_executor(tasks).run(tasks) if tasks else (), start=1):
             destroy(outputs[result.name])  # it saw samples that may be forgotten later
             wrong += [result.name] if result.digest != rebuild.groups[result.name] else []
-            bench.progress("verifying", done, len(tasks))
+            context.progress("verifying", done, len(tasks))
     finally:
         for path in outputs.values():
             destroy(path)

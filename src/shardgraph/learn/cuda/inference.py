@@ -14,7 +14,7 @@ def flat(x: Tensor) -> Tensor:
     return torch.nn.functional.pad(rows, (0, 0, 0, -len(rows) % BLOCK)).contiguous()
 
 
-def answer(queries: Tensor, heads: Tensor, keys: KeysOnDevice) -> Tensor:
+def logits(queries: Tensor, heads: Tensor, keys: KeysOnDevice) -> Tensor:
     """y [n, A] of every adapter on every sample, from scaled queries and folded heads [H, A, d]."""
     count, head_count, tokens, width = keys.keys.shape
     groups, device = -(-count // CHUNK), keys.keys.device

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from shardgraph.learn.adapters import Adapters
 from shardgraph.learn.cuda import kernels
-from shardgraph.learn.group import BETA1, BETA2, GroupInputs, batches, initial
+from shardgraph.learn.group import BETA1, BETA2, GroupInputs, batches, initial_parameters
 from shardgraph.learn.inca import EPS
 from shardgraph.learn.recipe import Recipe
 from shardgraph.storage.samples import Samples
@@ -118,7 +118,7 @@ class Launch:
         self.corrections = put(_corrections(self.steps))
         self.params = torch.zeros(self.count, 2, self.adapters, self.dim, device=device)
         for g, group in enumerate(groups):
-            start = initial(group.name, group.classes, self.dim, seed, group.start).view(2, -1, self.dim)
+            start = initial_parameters(group.name, group.classes, self.dim, seed, group.start).view(2, -1, self.dim)
             self.params[g, :, : len(group.classes)] = start.to(device)
         self.means, self.squares = torch.zeros_like(self.params), torch.zeros_like(self.params)
         self.step = torch.zeros(1, dtype=torch.int32, device=device)

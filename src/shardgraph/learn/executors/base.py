@@ -1,8 +1,9 @@
-"""A group to train as a task that can travel, and the one way to do it.
+"""Tasks and executors: a group to train as plain data, the one way to train it, and the executor to use.
 
-Which executor a piece of work gets when nobody says, and what can go to a GPU.
-
-One group after the other, in this process.
+GroupTask          which files to read, how to train, where to write
+Executor           runs tasks; SerialExecutor in this process, the others in modules of their own
+choose_executor    the executor for some tasks, unless the caller names one
+run_task           trains one task in this process: load_task, train_task, write_result
 """
 
 import os
@@ -14,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from shardgraph.cluster.staging import fetch, is_remote, size_of
+from shardgraph.cluster import staging
 from shardgraph.digest import digest
 from shardgraph.errors import ConfigError, DamagedFile, WorkspaceError
 from shardgraph.learn.group import train_group
@@ -25,13 +26,19 @@ from shardgraph.learn.recipe import Recipe
 from shardgraph.storage.files import read_file
 from shardgraph.storage.samples import Samples, concatenate, unpack_samples
 
+FEW = 6  # starting a worker costs about as much as training a few small groups
+SMALL = 32 << 20  # bytes of samples that are trained in this process rather than in workers
+Trained = tuple[bytes, int, int]
+"""The file of a trained group, its number of samples and its number of adapters: the arguments of `write_result`."""
+
 
 @dataclass(frozen=True)
 class GroupTask:
     """Train a group on the shard files of its neighbourhood (path, digest) and write it to `output`.
 
-    `members` are the shards whose classes get adapters; `others` are those it may learn from besides. With private
-    edges, `private` are those it may learn from in no way but by the private recipe `privacy`.
+    members   the shards whose classes get adapters
+    others    other shards that it learns from directly
+    private   shards that it learns from over private edges only, by the private recipe `privacy`
     """
 
     name: str
@@ -57,7 +64,7 @@ class GroupTask:
 
 @dataclass(frozen=True)
 class GroupResult:
-    """A group that was trained and lies, synced, at the task's output."""
+    """A trained group, whose file is written and synced at the task's output."""
 
     name: str
     digest: str
@@ -65,25 +72,102 @@ class GroupResult:
     adapters: int
 
 
-Trained = tuple[bytes, int, int]
-"""A group's file, the samples it saw, its adapters: what `write_result` takes."""
-
-
 class Executor(Protocol):
-    """Runs tasks anywhere, in any order and company, with the same bytes."""
+    """Runs tasks; which executor runs them, in which order and beside which others, does not change the bytes."""
 
     def run(self, tasks: Sequence[GroupTask]) -> Iterator[GroupResult]:
-        """The results, as they come."""
+        """The results, in the order in which tasks finish."""
         ...
 
 
+class SerialExecutor:
+    """Runs tasks in this process, one after the other."""
+
+    def run(self, tasks: Sequence[GroupTask]) -> Iterator[GroupResult]:
+        """The results, in the order of the tasks."""
+        return (run_task(task) for task in tasks)
+
+
+def choose_executor(
+    tasks: Sequence[GroupTask], workers: int | None = None, device: str = "cpu", gpu_memory: int | None = None
+) -> Executor:
+    """The executor for a device: the GPU; or on the CPU one process per core, or this process for few small groups.
+
+    All executors of one device give the same bytes.
+    """
+    if device == "cuda":
+        if not torch.cuda.is_available():
+            raise ConfigError("device 'cuda' was asked for, or built the model, but there is no GPU here")
+        from shardgraph.learn.executors.gpu import GpuExecutor  # needs Triton, which only comes with a GPU
+
+        return GpuExecutor(gpu_memory)
+    if workers is None:
+        here = len(tasks) == 1 or (len(tasks) <= FEW and sum(map(task_bytes, tasks)) <= SMALL)
+        workers = 1 if here else os.cpu_count() or 1
+    if workers <= 1:
+        return SerialExecutor()
+    from shardgraph.learn.executors.processes import ProcessExecutor  # a cycle: it needs the tasks above
+
+    return ProcessExecutor(workers)
+
+
+def best_device() -> str:
+    """The device to train on by default: the GPU if there is one."""
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def on_gpu(dims: tuple[int, int] | None, recipe: Recipe) -> bool:
+    """Whether the GPU kernels support this recipe; other recipes train on the CPU."""
+    covered = recipe.adapter == "inca" and recipe.projection == "identity"
+    return covered and dims is not None and dims[0] // recipe.head_count(dims[0]) in WIDTHS
+
+
+def run_task(task: GroupTask) -> GroupResult:
+    """Train one group in this process and write its file."""
+    return write_result(task, *train_task(task))
+
+
+def load_task(task: GroupTask) -> tuple[Samples, tuple[str, ...]]:
+    """The samples of the task's whole neighbourhood in canonical order, and the classes of its members."""
+    members = [_load(path, expected) for path, expected in task.members]
+    others = [_load(path, expected) for path, expected in task.others]
+    classes = tuple(sorted({label for part in members for label in part.labels}))
+    parts = members + others
+    return (parts[0] if len(parts) == 1 else concatenate(parts)).canonical(), classes
+
+
+def train_task(task: GroupTask) -> Trained:
+    """Train one group in this process, without writing it."""
+    if task.privacy is not None:
+        return _train_private(task, PrivateRecipe.from_json(task.privacy))
+    samples, classes = load_task(task)
+    adapters = train_group(task.name, samples, classes, Recipe.from_json(task.recipe), task.seed)
+    return adapters.to_bytes(), len(samples), len(classes)
+
+
+def write_result(task: GroupTask, raw: bytes, samples: int, adapters: int) -> GroupResult:
+    """Write the bytes of a trained group to the task's output and sync them.
+
+    The file must exist already. A worker that outlives its command may have learned from samples that are forgotten by
+    now; recovery deleted its file, and it must not create a new one.
+    """
+    try:
+        with Path(task.output).open("r+b") as file:
+            file.write(raw)
+            file.flush()
+            os.fsync(file.fileno())
+    except FileNotFoundError:
+        raise WorkspaceError(f"the place for group {task.name} is gone: its command has ended") from None
+    return GroupResult(task.name, digest(raw), samples, adapters)
+
+
 def task_bytes(task: GroupTask) -> int:
-    """How many bytes of samples a task reads."""
-    return sum(size_of(path) for path, _ in task.members + task.others + task.private)
+    """The size of the files that a task reads, in bytes."""
+    return sum(_size(path) for path, _ in task.members + task.others + task.private)
 
 
 def waves(tasks: Sequence[GroupTask], memory: int) -> Iterator[list[GroupTask]]:
-    """The tasks in order, cut so that a wave's files take at most `memory` bytes, or are one task's."""
+    """The tasks in order, in lists whose files take at most `memory` bytes together, or that hold one task."""
     wave: list[GroupTask] = []
     used = 0
     for task in tasks:
@@ -97,32 +181,9 @@ def waves(tasks: Sequence[GroupTask], memory: int) -> Iterator[list[GroupTask]]:
         yield wave
 
 
-def load_task(task: GroupTask) -> tuple[Samples, tuple[str, ...]]:
-    """The samples of the task's whole neighbourhood in canonical order, and the classes of its members."""
-    members = [_load(path, expected) for path, expected in task.members]
-    others = [_load(path, expected) for path, expected in task.others]
-    classes = tuple(sorted({label for part in members for label in part.labels}))
-    parts = members + others
-    return (parts[0] if len(parts) == 1 else concatenate(parts)).canonical(), classes
-
-
-def train_task(task: GroupTask) -> Trained:
-    """Train one group in this process; nothing is written."""
-    if task.privacy is not None:
-        return _train_private(task, PrivateRecipe.from_json(task.privacy))
-    samples, classes = load_task(task)
-    adapters = train_group(task.name, samples, classes, Recipe.from_json(task.recipe), task.seed)
-    return adapters.to_bytes(), len(samples), len(classes)
-
-
-def run_task(task: GroupTask) -> GroupResult:
-    """Train one group in this process and write its file."""
-    return write_result(task, *train_task(task))
-
-
 def _train_private(task: GroupTask, privacy: PrivateRecipe) -> Trained:
-    """Train a group that has private edges; its shard is one owner of all its adapters."""
-    from shardgraph.learn.private.training.secure import SecureNoise  # cryptography, which no other training needs
+    """Train a group that has private edges; its one shard owns all of its adapters."""
+    from shardgraph.learn.private.training.secure import SecureNoise  # needs cryptography, unlike other trainings
 
     direct, classes = load_task(task)
     others = concatenate(_load(path, expected) for path, expected in task.private)
@@ -142,70 +203,17 @@ def _train_private(task: GroupTask, privacy: PrivateRecipe) -> Trained:
     return adapters.to_bytes(), adapters.samples, len(classes)
 
 
-def write_result(task: GroupTask, raw: bytes, samples: int, adapters: int) -> GroupResult:
-    """Write a trained group's bytes to the task's output, synced, and say what they are.
-
-    The file must be there. A worker that outlives its command may have learned from what is forgotten by now;
-    its file was swept away, and it must not make a new one.
-    """
-    try:
-        with Path(task.output).open("r+b") as file:
-            file.write(raw)
-            file.flush()
-            os.fsync(file.fileno())
-    except FileNotFoundError:
-        raise WorkspaceError(f"the place for group {task.name} is gone: its command has ended") from None
-    return GroupResult(task.name, digest(raw), samples, adapters)
-
-
 def _load(path: str, expected: str) -> Samples:
-    raw = fetch(path) if is_remote(path) else read_file(Path(path))
+    raw = staging.fetch(path) if _is_remote(path) else read_file(Path(path))
     if digest(raw) != expected:
         raise DamagedFile(f"{path} is torn or was changed: restore it from a backup")
     return unpack_samples(raw)
 
 
-FEW = 6  # a worker's start costs about as much as training a few small groups
-SMALL = 32 << 20  # bytes of samples that are trained here rather than in workers
+def _size(path: str) -> int:
+    return staging.size_of(path) if _is_remote(path) else Path(path).stat().st_size
 
 
-def best_device() -> str:
-    """The GPU if there is one."""
-    return "cuda" if torch.cuda.is_available() else "cpu"
-
-
-def on_gpu(dims: tuple[int, int] | None, recipe: Recipe) -> bool:
-    """Whether the GPU's kernels cover this recipe; others train on the CPU."""
-    covered = recipe.adapter == "inca" and recipe.projection == "identity"
-    return covered and dims is not None and dims[0] // recipe.head_count(dims[0]) in WIDTHS
-
-
-def choose_executor(
-    tasks: Sequence[GroupTask], workers: int | None = None, device: str = "cpu", gpu_memory: int | None = None
-) -> Executor:
-    """The GPU where that is the device; else processes, one per core, for many groups, this process for a few.
-
-    Among executors of one device the bytes are the same.
-    """
-    if device == "cuda":
-        if not torch.cuda.is_available():
-            raise ConfigError("device 'cuda' was asked for, or built the model, but there is no GPU here")
-        from shardgraph.learn.executors.gpu import GpuExecutor  # needs Triton, which only comes with a GPU
-
-        return GpuExecutor(gpu_memory)
-    if workers is None:
-        here = len(tasks) == 1 or (len(tasks) <= FEW and sum(map(task_bytes, tasks)) <= SMALL)
-        workers = 1 if here else os.cpu_count() or 1
-    if workers <= 1:
-        return SerialExecutor()
-    from shardgraph.learn.executors.processes import ProcessExecutor  # which needs the tasks above
-
-    return ProcessExecutor(workers)
-
-
-class SerialExecutor:
-    """Runs tasks here, in order."""
-
-    def run(self, tasks: Sequence[GroupTask]) -> Iterator[GroupResult]:
-        """The results, one by one."""
-        return (run_task(task) for task in tasks)
+def _is_remote(path: str) -> bool:
+    """Whether a path is a URL; a local path never holds "://", because `Path` folds its slashes."""
+    return "://" in path

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from shardgraph.learn import inca
-from shardgraph.learn.group import initial
+from shardgraph.learn.group import initial_parameters
 from shardgraph.learn.inca import Attention, frozen_attention, layer_norm
 from shardgraph.learn.private.training.directions import directions, stacked
 from shardgraph.learn.private.training.gradients import LinearGradients, OwnedGradients, SampleGradients, inca_gradients
@@ -98,7 +98,7 @@ class IncaLearner:
     private_keys: inca.Keys
 
     def start(self, name: str, classes: tuple[str, ...], seed: int) -> Tensor:
-        return initial(name, classes, self.attention.dim, seed).view(2, len(classes), -1)
+        return initial_parameters(name, classes, self.attention.dim, seed).view(2, len(classes), -1)
 
     def own(self, parameters: Tensor, rows: list[Tensor]) -> Tensor:
         batches = [keys.take(each) for keys, each in zip(self.own_keys, rows, strict=True)]
@@ -152,7 +152,7 @@ class LinearLearner:
 
     def start(self, name: str, classes: tuple[str, ...], seed: int) -> Tensor:
         """Small weights, and biases for equally frequent classes: the first steps would learn nothing else."""
-        weights = initial(name, classes, self.private_inputs.shape[1] - 1, seed)[len(classes) :]
+        weights = initial_parameters(name, classes, self.private_inputs.shape[1] - 1, seed)[len(classes) :]
         return torch.nn.functional.pad(weights, (0, 1), value=-math.log(max(1, len(classes) - 1))).unsqueeze(0)
 
     def own(self, parameters: Tensor, rows: list[Tensor]) -> Tensor:

@@ -18,7 +18,7 @@ from torch import Tensor
 from shardgraph.errors import ConfigError
 from shardgraph.learn.adapters import Adapters
 from shardgraph.learn.group import AdamW, cosine
-from shardgraph.learn.numerics import own_numerics
+from shardgraph.learn.numerics import fixed_numerics
 from shardgraph.learn.private.private_recipe import PrivateRecipe
 from shardgraph.learn.private.training.gradients import clip_weights
 from shardgraph.learn.private.training.learners import Learner, learner
@@ -58,7 +58,7 @@ def train_private_group(
     names = tuple(classes if owners is None else owners)
     masks = checked_masks(direct, private, names, classes, len(samples), privacy.readers)
     samples = samples.take(order)
-    with own_numerics():
+    with fixed_numerics():
         model = learner(samples, classes, masks, recipe, seed, privacy.rank)
         parameters = model.start(name, classes, seed)
         optimiser = AdamW(parameters, recipe.weight_decay)

@@ -1,4 +1,4 @@
-"""What an experiment shows: tables and one figure; printed, and written as CSV, JSON, PNG and SVG."""
+"""The result of an experiment: tables and a figure; printed, and written as CSV, JSON, PNG and SVG."""
 
 import csv
 import json
@@ -14,7 +14,7 @@ COLOURS = {"SAFE": "#2a7f62", "SISA": "#b5443c", "ProtoSISA": "#3d6cb0", "Ours":
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of text and numbers under columns; the first row of words says what it is about."""
+    """Rows of text and numbers under named columns."""
 
     title: str
     columns: Sequence[str]
@@ -27,18 +27,18 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Shown:
-    """An experiment's outcome."""
+class Result:
+    """The result of an experiment; `draw` draws on a matplotlib figure of this size."""
 
     name: str
     about: str
     tables: Sequence[Table]
-    draw: Callable[[Any], None] | None = None  # draws on a matplotlib figure
+    draw: Callable[[Any], None] | None = None
     size: tuple[float, float] = (9, 4)
     facts: dict[str, Any] = field(default_factory=dict)
 
     def write(self, folder: Path) -> list[Path]:
-        """All files of it, in a folder of its own."""
+        """Write all files to a folder of its own; their paths."""
         own = folder / self.name
         own.mkdir(parents=True, exist_ok=True)
         written = [own / f"{self.name}.json"]
@@ -56,7 +56,7 @@ class Shown:
         return written + (self._figures(own) if self.draw else [])
 
     def markdown(self, figures: str | None) -> str:
-        """The experiment as a section of a page; `figures` is where its pictures lie from there."""
+        """The result as a section of a page; `figures` is the path from the page to the figures."""
         parts = [f"## {self.name}", self.about, *(f"**{t.title}**\n\n{t.markdown()}" for t in self.tables)]
         if self.draw and figures is not None:
             parts.append(f"![{self.name}]({figures}/{self.name}/{self.name}.png)")
@@ -95,7 +95,7 @@ def interval(differences: Sequence[float]) -> tuple[float, float]:
 
 
 def panels(figure: Any, names: Sequence[str], across: int = 3) -> Iterator[tuple[Any, str]]:
-    """A panel for every name, `across` of them in a row at most."""
+    """A panel for every name, at most `across` in a row."""
     across = min(len(names), across)
     grid = figure.subplots(-(-len(names) // across), across, squeeze=False).flatten()
     for axes in grid[len(names) :]:
@@ -104,17 +104,19 @@ def panels(figure: Any, names: Sequence[str], across: int = 3) -> Iterator[tuple
 
 
 def panels_size(count: int, width: float = 3.2, height: float = 2.8, across: int = 3) -> tuple[float, float]:
-    """The size of a figure of so many panels."""
+    """The size of a figure with `count` panels."""
     return width * min(count, across), height * -(-count // across)
 
 
 def boxes(axes: Any, groups: Sequence[tuple[str, Sequence[Sequence[float]]]], labels: Iterable[str]) -> None:
-    """Box plots side by side: one colour a group, one place a label."""
+    """Box plots side by side: one colour for each group, one position for each label."""
     labels = list(labels)
     width = 0.8 / len(groups)
     for g, (name, values) in enumerate(groups):
-        places = [i + (g - (len(groups) - 1) / 2) * width for i in range(len(labels))]
-        drawn = axes.boxplot(list(values), positions=places, widths=width * 0.8, patch_artist=True, manage_ticks=False)
+        positions = [i + (g - (len(groups) - 1) / 2) * width for i in range(len(labels))]
+        drawn = axes.boxplot(
+            list(values), positions=positions, widths=width * 0.8, patch_artist=True, manage_ticks=False
+        )
         for box in drawn["boxes"]:
             box.set(facecolor=COLOURS.get(name.split(" ")[0], "#999999"), alpha=0.6)
         axes.plot([], [], color=COLOURS.get(name.split(" ")[0], "#999999"), lw=6, alpha=0.6, label=name)

@@ -1,3 +1,5 @@
+"""The numerics fingerprint: what it names, and that it notices settings of the libraries."""
+
 import os
 import subprocess
 import sys

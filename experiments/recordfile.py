@@ -1,4 +1,7 @@
-"""Records: a line of JSON each, in a file a data set. What is written down is not run again."""
+"""Files of records: one line of JSON for each measurement, one file for each data set.
+
+A measurement that is recorded is not run again.
+"""
 
 import json
 from collections.abc import Iterable
@@ -8,26 +11,36 @@ from typing import Any
 from shardgraph.errors import InputError
 
 Record = dict[str, Any]
-ABOUT = ("study", "rival", "adapter", "n", "seed", "shape", "gone", "change", "k")  # the rest was measured
+KEYS = (
+    "study",
+    "rival",
+    "adapter",
+    "n",
+    "seed",
+    "shape",
+    "gone",
+    "change",
+    "k",
+)  # what a record is about; the rest was measured
 
 
-class Book:
-    """Records in a file, found again by what they are about."""
+class RecordFile:
+    """The records in a file, with appending and lookup."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.records, self._torn = _read(path)
 
     def has(self, **about: Any) -> bool:
-        """Whether there is a record about this."""
+        """Whether a record with these values exists."""
         return any(all(record.get(key) == value for key, value in about.items()) for record in self.records)
 
     def add(self, records: Iterable[Record]) -> None:
-        """Write each record down as it comes, unless there is one about the same."""
+        """Append each record as it arrives, unless one with the same keys exists."""
         for record in records:
             line = json.dumps(record) + "\n"
             record = json.loads(line)
-            if not self.has(**{key: record.get(key) for key in ABOUT}):
+            if not self.has(**{key: record.get(key) for key in KEYS}):
                 self._append(line)
                 self.records.append(record)
 
@@ -41,12 +54,12 @@ class Book:
 
 
 def read(path: Path) -> list[Record]:
-    """The records in a file; a last line that was cut off while it was written is passed over."""
+    """The records in a file; an incomplete last line is ignored."""
     return _read(path)[0]
 
 
 def _read(path: Path) -> tuple[list[Record], int]:
-    """The records, and how many bytes after them are of a line that has no end."""
+    """The records, and the number of bytes of an incomplete last line."""
     *lines, torn = path.read_bytes().split(b"\n") if path.exists() else [b""]
     return [_record(line, path, i) for i, line in enumerate(lines, start=1)], len(torn)
 

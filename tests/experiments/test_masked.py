@@ -4,7 +4,7 @@ import torch
 
 from experiments import masked
 from shardgraph.learn import inca
-from shardgraph.learn.group import initial, loss_gradient, train_group
+from shardgraph.learn.group import initial_parameters, loss_gradient, train_group
 from shardgraph.learn.inca import frozen_attention
 from shardgraph.learn.recipe import Recipe
 from shardgraph.storage.samples import concatenate
@@ -33,7 +33,7 @@ def test_masked_gradients_of_every_adapter_equal_those_of_its_group_alone():
     attention = frozen_attention(8, RECIPE, 0, torch.float64)
     groups = {"here": group_samples("here", 5), "there": group_samples("there", 8)}
     problem = joint_problem(groups, attention, torch.float64)
-    starts = [initial(name, GROUPS[name], 8, 0).double().chunk(2) for name in groups]
+    starts = [initial_parameters(name, GROUPS[name], 8, 0).double().chunk(2) for name in groups]
     q = torch.cat([start[0] for start in starts]).requires_grad_()
     v = torch.cat([start[1] for start in starts]).requires_grad_()
     masked.masked_loss(q, v, problem, torch.arange(13)).backward()
@@ -60,7 +60,7 @@ def test_one_sample_elsewhere_changes_unrelated_adapters_of_the_masked_reference
     for elsewhere in (9, 10):
         groups = {"here": here, "there": group_samples("there", elsewhere)}
         problem = joint_problem(groups, attention, torch.float32)
-        starts = [initial(name, GROUPS[name], 8, 0).chunk(2) for name in groups]
+        starts = [initial_parameters(name, GROUPS[name], 8, 0).chunk(2) for name in groups]
         q, v = (torch.cat([start[i] for start in starts]) for i in range(2))
         settings = {"epochs": RECIPE.epochs, "batch": RECIPE.batch, "lr": RECIPE.lr, "seed": 0}
         q, _ = masked.train_masked(q, v, problem, weight_decay=RECIPE.weight_decay, **settings)

@@ -1,4 +1,4 @@
-"""Many groups in memory, trained on the device at hand: the GPU's kernels where they fit, else one by one."""
+"""Training of many groups in memory: by the GPU kernels where they support the recipe, else one after the other."""
 
 from collections.abc import Iterator, Sequence
 
@@ -9,7 +9,7 @@ from shardgraph.learn.recipe import Recipe
 
 
 def train_many(groups: Sequence[GroupInputs], recipe: Recipe, seed: int, device: str = "cpu") -> Iterator[Adapters]:
-    """The adapters of every group, in the order given; a group's bits do not depend on the others."""
+    """The adapters of every group, in the order given; the bits of a group do not depend on the others."""
     if device == "cuda" and groups and on_gpu((groups[0].samples.tokens.shape[1], 0), recipe):
         from shardgraph.learn.cuda.training import train_groups  # needs Triton, which only comes with a GPU
 

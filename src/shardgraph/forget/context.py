@@ -1,0 +1,173 @@
+"""The context: the open parts of one workspace, handed to everything that works on it.
+
+Reading needs nothing more. Writing takes the lock and recovers first: `erase.recovery.writing`.
+"""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from shardgraph.cluster.cluster import Cluster
+from shardgraph.errors import ConfigError, DamagedFile, FingerprintError
+from shardgraph.forget.build.manifest import Manifest
+from shardgraph.forget.config import Config
+from shardgraph.forget.proof.keys import Keys
+from shardgraph.learn.executors import Executor, GroupTask, best_device, choose_executor, on_gpu
+from shardgraph.learn.numerics import Numerics, difference, fingerprint
+from shardgraph.storage.catalogue import Catalogue
+from shardgraph.storage.lock import WriteLock
+from shardgraph.storage.store import Store
+from shardgraph.storage.tables import ledger
+
+EXECUTORS = ("serial", "processes", "ray")
+Progress = Callable[[str, int, int], None]
+"""Called with what is being done, how much of it is done, and of how much."""
+
+
+class Context:
+    """An open workspace: configuration, catalogue, files, keys, the write lock, and where groups are trained.
+
+    workers, executor, ray_address, ray_storage   where groups run; None chooses what fits the work
+    device                                        "cpu" or "cuda"; None: as the model was built, else a GPU if any
+    gpu_memory                                    the most bytes that samples may take on a GPU
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        workers: int | None = None,
+        device: str | None = None,
+        gpu_memory: int | None = None,
+        executor: str | None = None,
+        ray_address: str | None = None,
+        ray_storage: str | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        if executor not in (None, *EXECUTORS):
+            raise ConfigError(f"executor must be one of {', '.join(EXECUTORS)}, got {executor!r}")
+        if executor != "ray" and (given := ray_address or ray_storage):
+            raise ConfigError(f"an address or storage of Ray needs executor 'ray', got {given!r} without it")
+        self.root = Path(path)
+        self.config = Config.load(self.root)
+        self.catalogue = _open_catalogue(self.root)
+        self.store = Store(self.root, self.catalogue)
+        self.keys = Keys.load(self.root)
+        self.lock = WriteLock(self.root)
+        self.cluster = Cluster(ray_address, workers) if executor == "ray" else None
+        self.progress: Progress = progress or (lambda what, done, of: None)
+        self._workers = {"serial": 1, "processes": workers or max(2, os.cpu_count() or 1)}.get(executor or "", workers)
+        self._device, self._gpu_memory, self._ray_storage = device, gpu_memory, ray_storage
+        self._cluster_numerics: dict[str, Numerics] = {}
+        self._caches: list[Callable[[], None]] = []
+
+    def close(self) -> None:
+        """Close the catalogue, leave the cluster, and give the lock back if an interruption left it held."""
+        self.lock.release()
+        self.catalogue.close()
+        if self.cluster is not None:
+            self.cluster.close()
+
+    def now(self) -> datetime:
+        """The time, in UTC."""
+        return datetime.now(UTC)
+
+    def record_event(self, event: str, detail: Mapping[str, object]) -> None:
+        """Add an event to the ledger, in a transaction of its own; its detail names no sample."""
+        with self.catalogue.transaction() as transaction:
+            ledger.add_event(transaction, event, detail, self.now())
+
+    # Configuration
+
+    def reload_config(self) -> None:
+        """Read config.json again: another process may have trained for the first time."""
+        self.config = Config.load(self.root)
+
+    def save_config(self, config: Config) -> None:
+        """Make this the configuration, on disk and here."""
+        if config != self.config:
+            config.save(self.root)
+            self.config = config
+
+    # Models in memory
+
+    def add_cache(self, drop: Callable[[], None]) -> None:
+        """Call `drop` whenever samples are about to leave: what it holds may have seen them."""
+        self._caches.append(drop)
+
+    def drop_models(self) -> None:
+        """Drop every model in memory, before samples leave."""
+        for drop in self._caches:
+            drop()
+
+    # Where groups are trained
+
+    @property
+    def device(self) -> str:
+        """Where groups train, "cpu" or "cuda": as told, else as the model was built, else the GPU if there is one.
+
+        A GPU's model where there is no GPU has other numerics: `status` says so, and it can be forgotten from.
+        """
+        device = self._device or ("cpu" if self.built_numerics().get("kind") == "cpu" else self._best_device())
+        fits = not self.config.trained or on_gpu(self.config.dims, self.config.the_recipe())
+        return device if device == "cpu" or fits else "cpu"
+
+    @property
+    def numerics(self) -> Numerics:
+        """The fingerprint that is worked with on that device: this process's, or that of a cluster's nodes."""
+        device = self.device
+        if self.cluster is None:
+            return fingerprint(device)
+        if device not in self._cluster_numerics:
+            from shardgraph.learn.executors.ray import cluster_numerics
+
+            self._cluster_numerics[device] = cluster_numerics(self.cluster, device, self.built_numerics())
+        return self._cluster_numerics[device]
+
+    def built_numerics(self) -> Numerics:
+        """The fingerprint that the model was built with; empty before the first training."""
+        try:
+            return Manifest.load(self.root).fingerprint
+        except DamagedFile:  # `train --rebuild` must be able to mend it
+            return {}
+
+    @property
+    def same_numerics(self) -> bool:
+        """Whether the model was built with the numerics of this process, or there is none yet."""
+        built = Manifest.load(self.root).fingerprint
+        return not built or built == self.numerics
+
+    def check_numerics(self) -> None:
+        """Raise if the model was built with other numerics than those of this process."""
+        if not self.same_numerics:
+            built = Manifest.load(self.root).fingerprint
+            raise FingerprintError(
+                f"the model was built with other numerics: {difference(self.numerics, built)}; "
+                "run `shardgraph train --rebuild` to build all of it anew"
+            )
+
+    def choose_executor(self, tasks: Sequence[GroupTask]) -> Executor:
+        """The executor of these tasks, for bytes of these numerics."""
+        if self.cluster is None:
+            return choose_executor(tasks, self._workers, self.numerics["kind"], self._gpu_memory)
+        from shardgraph.cluster.staging import Staging
+        from shardgraph.learn.executors.ray import RayExecutor
+
+        storage = Staging(self.root, self._ray_storage) if self._ray_storage else None
+        return RayExecutor(self.cluster, self.numerics, storage=storage, gpu_memory=self._gpu_memory)
+
+    def _best_device(self) -> str:
+        """The GPU if there is one, here or in a cluster that is not this machine alone."""
+        if self.cluster is None or self.cluster.own:
+            return best_device()
+        from shardgraph.learn.executors.ray import cluster_device
+
+        return cluster_device(self.cluster)
+
+
+def _open_catalogue(root: Path) -> Catalogue:
+    path = root / "catalog.sqlite"
+    if not path.exists():  # SQLite would make an empty one, and everything that is here would count as never seen
+        raise DamagedFile(f"{path} is missing: restore the workspace from a backup, for nothing else says what is here")
+    return Catalogue(path)

@@ -1,0 +1,93 @@
+"""Recovery: writing takes the lock and first finishes what an interrupted process left.
+
+An interrupted act is found in the catalogue and on disk, never in memory: samples on their way into their shards,
+erasures that were accepted and not finished, a manifest that names something else than what is built, deleted names
+whose copies nobody looked for yet, files that no row speaks of.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from shardgraph.errors import DamagedFile, WorkspaceBusy
+from shardgraph.forget.build.build import build_prototypes, publish
+from shardgraph.forget.build.manifest import Manifest
+from shardgraph.forget.build.wanted import wanted_groups
+from shardgraph.forget.context import Context
+from shardgraph.forget.erase import execute
+from shardgraph.forget.proof.certificate import Certificate
+from shardgraph.forget.queue import queue
+from shardgraph.forget.rights.provision import destroy_strays, strays
+from shardgraph.storage.files import sweep
+from shardgraph.storage.tables import erasures, inventory
+
+STAGED = "staged.json"  # says where copies of shard files lie in object storage
+
+
+@contextmanager
+def writing(context: Context) -> Iterator[None]:
+    """The write lock, with recovery first; reentrant within one context."""
+    nested = context.lock.held
+    with context.lock:
+        if not nested:
+            context.reload_config()
+            recover(context)
+        yield
+
+
+def resume(context: Context) -> list[Certificate]:
+    """Finish the placement and the erasures that a crash interrupted; not while another process writes."""
+    moving = context.config.trained and inventory.is_placing(context.catalogue)
+    unfinished = erasures.erasures_under_way(context.catalogue) or is_torn(context)
+    if not (moving or unfinished or context.catalogue.dirty or strays(context.store)):
+        return []
+    try:
+        with context.lock:
+            return recover(context)
+    except WorkspaceBusy:
+        return []
+
+
+def recover(context: Context) -> list[Certificate]:
+    """Finish whatever was interrupted; the certificates of erasures that ended so. Needs the lock."""
+    store, catalogue = context.store, context.catalogue
+    destroy_strays(store)
+    sweep(context.root)
+    if (context.root / STAGED).exists():
+        from shardgraph.cluster.staging import sweep_staged
+
+        sweep_staged(context.root)
+    if context.config.trained:
+        store.place()  # else a sample could leave the inbox while its half-placed copy stays
+    else:
+        store.drop_empty_inbox()
+        store.take_back_targets()  # a first training was interrupted before it began
+    unfinished = erasures.erasures_under_way(catalogue)
+    if unfinished:
+        context.drop_models()
+    finished = [execute.finish(context, number, recovering=True) for number in unfinished]
+    if context.config.trained:
+        mend_manifest(context)
+    if catalogue.dirty:
+        catalogue.scrub()
+    queue.settle(catalogue)
+    return finished
+
+
+def mend_manifest(context: Context) -> None:
+    """Publish what is there, if an interrupted training left a manifest that names something else."""
+    with suppress(DamagedFile):  # `train --rebuild` writes it anew
+        if not is_torn(context):
+            return
+        build_prototypes(context)
+        numerics = Manifest.load(context.root).fingerprint or context.numerics
+        if is_torn(context):
+            publish(context, wanted_groups(context.store, context.config, numerics), numerics)
+
+
+def is_torn(context: Context) -> bool:
+    """Whether the manifest names other prototypes than those that are there, or these are half written."""
+    row = inventory.built_prototypes(context.catalogue)
+    with suppress(DamagedFile):
+        named = Manifest.load(context.root).prototypes
+        return bool(named and row and (not row.key or row.digest != named))
+    return False

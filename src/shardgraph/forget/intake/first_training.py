@@ -1,0 +1,114 @@
+"""The first training: which configuration it fixes, and where each sample belongs.
+
+`plan_configuration` looks and `aim_samples` acts; nothing moves before both have found nothing wrong.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+from shardgraph.errors import ConfigError, InputError
+from shardgraph.forget.config import Config
+from shardgraph.graph import Topology
+from shardgraph.learn.private.accounting.terms import PrivacyTerms
+from shardgraph.learn.recipe import Recipe
+from shardgraph.storage.files import check_room
+from shardgraph.storage.samples import TEST, TRAIN
+from shardgraph.storage.store import Store, shard_unit, test_unit
+from shardgraph.storage.tables import inventory
+
+
+def plan_configuration(
+    store: Store,
+    config: Config,
+    topology: Topology | None,
+    recipe: Recipe | None,
+    privacy: PrivacyTerms | None = None,
+) -> Config:
+    """The configuration that a training would use; the first one fixes topology, recipe, class list and privacy.
+
+    It changes nothing. Later trainings may repeat what is fixed, and not change it.
+    """
+    if config.trained:
+        _check_unchanged(config, topology, recipe, privacy)
+        return config
+    if topology is None:
+        raise ConfigError("the first training needs a topology; give --coarse and --fine, or --topology")
+    labels = inventory.training_labels(store.catalogue)
+    if not labels or config.dims is None:
+        raise InputError("there is nothing to train on: add samples whose split is train first")
+    classes = tuple(sorted(labels)) if config.classes is None else config.classes
+    config = replace(config, classes=classes, topology=topology.to_json())
+    if privacy is not None or topology.graph(()).private:
+        from shardgraph.forget.privacy.private_edges import private_recipe, settled_terms
+
+        sizes = Counter(waiting_shards(store, config, first=True))
+        terms = settled_terms(topology.graph(sizes), sizes, privacy)
+        recipe = private_recipe(recipe)
+        config = replace(config, privacy=terms.to_json() if terms else None)
+    recipe = recipe or Recipe()
+    recipe.head_count(config.dims[0])
+    return replace(config, recipe=recipe.to_json())
+
+
+def waiting_shards(store: Store, config: Config, *, first: bool = False) -> list[str]:
+    """The shard that every training sample in the inbox belongs to."""
+    rows = [row for row in inventory.waiting_rows(store.catalogue) if row.split == TRAIN]
+    return shards_of(config, *([getattr(row, name) for row in rows] for name in ("id", "source", "label")), first=first)
+
+
+def aim_samples(store: Store, config: Config, *, first: bool = False) -> None:
+    """Give every waiting sample its file: a function of its own id, source and label.
+
+    At the first training a balanced assignment looks at all of them together, and targets of a first training that
+    ended before its configuration was written are taken back first.
+    """
+    if first:
+        store.take_back_targets()
+    rows = inventory.unassigned_rows(store.catalogue)
+    if not rows:
+        return
+    train = [row for row in rows if row.split == TRAIN]
+    ids, sources, labels = ([getattr(row, name) for row in train] for name in ("id", "source", "label"))
+    shards = shards_of(config, ids, sources, labels, first=first)
+    targets = [(shard_unit(shard), sample) for sample, shard in zip(ids, shards, strict=True)]
+    targets += [(test_unit(row.id, config.seed), row.id) for row in rows if row.split == TEST]
+    _check_files(store, {unit for unit, _ in targets})
+    store.aim(targets)
+
+
+def shards_of(
+    config: Config, ids: Sequence[str], sources: Sequence[str], labels: Sequence[str], *, first: bool = False
+) -> list[str]:
+    """The shard of every sample; one that the graph does not have is an error before anything moves."""
+    topology = config.the_topology()
+    place = topology.place_first if first else topology.place_all
+    shards = place(ids, sources, labels, seed=config.seed, classes=config.classes or ())
+    topology.graph(set(shards))
+    return shards
+
+
+def _check_unchanged(
+    config: Config, topology: Topology | None, recipe: Recipe | None, privacy: PrivacyTerms | None
+) -> None:
+    """Raise if something else is asked for than the first training fixed."""
+    if privacy is not None:
+        from shardgraph.forget.privacy.private_edges import check_same_terms
+
+        check_same_terms(config, privacy)
+    for name, given in (("topology", topology), ("recipe", recipe)):
+        fixed = getattr(config, name)
+        if given is not None and given.to_json() != fixed:
+            raise ConfigError(
+                f"the first training fixed the {name} as {fixed}, got {given.to_json()}; "
+                "leave it out, or make a new workspace"
+            )
+
+
+def _check_files(store: Store, targets: set[str]) -> None:
+    """Raise before anything moves if a file that is to be moved or rewritten is damaged, or the disk has no room."""
+    inbox = [unit for unit in inventory.occupied_units(store.catalogue) if unit.startswith("inbox:")]
+    room = sum(samples.tokens.nbytes + samples.features.nbytes for samples in map(store.read, inbox))
+    rewritten = [unit for unit in inventory.unit_digests(store.catalogue) if unit in targets]
+    largest = max((store.read(unit).tokens.nbytes for unit in rewritten), default=0)
+    check_room(store.root, room + 3 * largest + (1 << 20))

@@ -1,0 +1,245 @@
+"""The queue of a workspace's forget requests: taken by one process, carried out in batches by another.
+
+Whoever takes a request withholds its samples in the same transaction; whoever carries it out holds the write lock. The
+two may be different processes, and each may die at any time: what they know is in the catalogue.
+"""
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from shardgraph.errors import DiskFull, ShardgraphError, WorkspaceBusy, WorkspaceError
+from shardgraph.forget.context import Context
+from shardgraph.forget.erase import execute
+from shardgraph.forget.erase.plan import ForgetPlan, plan_forget
+from shardgraph.forget.erase.recovery import writing
+from shardgraph.forget.erase.request import ForgetRequest
+from shardgraph.forget.proof import erasure_log
+from shardgraph.forget.proof.certificate import Certificate, certificate_path
+from shardgraph.forget.queue import queue
+from shardgraph.forget.queue.batch import next_batch, unite_requests
+from shardgraph.forget.queue.queue import Submission
+from shardgraph.storage.catalogue import Transaction
+from shardgraph.storage.files import check_room
+from shardgraph.storage.lock import WriteLock
+from shardgraph.storage.tables import erasures, inventory, ledger, requests
+from shardgraph.storage.tables.requests import Request
+
+SERVING = "serving"  # the file whose lock says that a service runs
+MOST = 10_000  # requests that are looked at together
+POLL = 0.1  # seconds between two looks, while a command waits for the service
+
+
+class RequestQueue:
+    """Forget requests from their acceptance to their certificate."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    # A service and those beside it
+
+    def serving_lock(self) -> WriteLock:
+        """The lock that a serving process holds for as long as it lives."""
+        return WriteLock(self._context.root, SERVING, "serving")
+
+    @property
+    def is_served(self) -> bool:
+        """Whether a process serves this workspace."""
+        if not (self._context.root / SERVING).exists():
+            return False
+        try:
+            with self.serving_lock():
+                return False
+        except WorkspaceBusy:
+            return True
+
+    # Requests
+
+    def submit(self, what: Submission) -> Request:
+        """Take a request, and withhold what it names; the same key again gives the same request."""
+        context = self._context
+        if what.key and (before := queue.repeated(context.catalogue, what.key, what.body)):
+            return self.find(before)
+        rest, joined = self.without_leaving(what.request)
+        plan = plan_forget(context.store, context.config, context.keys, rest) if rest.selectors() or not joined else None
+        if plan and plan.rows:
+            check_inputs(context, plan, instant=True)
+        with context.catalogue.transaction() as transaction:
+            number = self._enter(transaction, what, plan, joined)
+        return self.find(number)
+
+    def find(self, number: int) -> Request:
+        """A request, with its history."""
+        return queue.find(self._context.catalogue, number)
+
+    def cancel(self, number: int, *, release: bool = False) -> Request:
+        """Take a request back before its erasing starts; what was withheld for it may be served again.
+
+        With `release` its Idempotency-Key may come again: nobody was told that it was accepted.
+        """
+        queue.cancel(self._context.catalogue, number, release=release)
+        erasure_log.append_cancelled(self._context, number)
+        return self.find(number)
+
+    def retry(self, number: int) -> Request:
+        """Let a failed request try again."""
+        with self._context.catalogue.transaction() as transaction:
+            found = self.find(number)
+            if found.state != requests.FAILED:
+                raise WorkspaceError(f"only a failed request can be tried again; {number} is {found.state}")
+            if found.erasure is None:
+                requests.move_requests(transaction, [number], requests.RECEIVED)
+            else:
+                erasures.retry_unverified(transaction, found.erasure)
+                queue.follow(transaction, found.erasure, requests.RETRAINING)
+        return self.find(number)
+
+    def withhold(self, numbers: Sequence[int] | None = None, state: str = "") -> list[int]:
+        """Record of received requests that nothing which saw their samples is served; the caller made it true.
+
+        `state` is the id of the first served state that is without them.
+        """
+        waiting = [one.number for one in requests.requests_after(self._context.catalogue, states=(requests.RECEIVED,), limit=MOST)]
+        chosen = [number for number in waiting if numbers is None or number in numbers]
+        if chosen:
+            with self._context.catalogue.transaction() as transaction:
+                for number in requests.move_requests(
+                    transaction, chosen, requests.INSTANT, of=(requests.RECEIVED,)
+                ):
+                    ledger.add_event(transaction, requests.INSTANT, {"entry": number, "state": state})
+        return chosen
+
+    def carry_out(self, grace: float = 0.0) -> list[int]:
+        """Carry out the next batch, after what was interrupted; the requests it took, none if nothing is due."""
+        context = self._context
+        waiting = erasures.erasures_under_way(context.catalogue) or next_batch(context, grace)
+        if not waiting and not context.catalogue.dirty:
+            queue.settle(context.catalogue)
+            return []
+        with writing(context):
+            batch = [number for number in next_batch(context, grace) if self._can_run(number)]
+            if batch:
+                context.drop_models()
+                execute.carry_out(context, self._plan(batch), False, batch)
+            return batch
+
+    def wait_for(self, number: int) -> Certificate:
+        """The certificate of a request, when it is done; if no service runs (any more), the work is done here."""
+        while (found := self.find(number)).state not in requests.FINAL:
+            if self.is_served:
+                time.sleep(POLL)
+            else:
+                self.withhold()
+                if not self.carry_out():
+                    time.sleep(POLL)
+        if found.certificate is None or found.state != requests.DONE:
+            raise WorkspaceError(f"request {number} is {found.state}: {found.failure or 'cancelled'}")
+        return Certificate.load(certificate_path(self._context.root, found.certificate))
+
+    def without_leaving(self, request: ForgetRequest) -> tuple[ForgetRequest, int | None]:
+        """The request without what is being forgotten just now, and the number of the erasure that does so."""
+        leaving = self._leaving(request)
+        names = {kind: tuple(name for name in given if (kind, name) not in leaving) for kind, given in request.named()}
+        return ForgetRequest(**names, reason=request.reason), max(leaving.values(), default=None)
+
+    # The log of erasures outside the workspace
+
+    def keep_log(self, path: Path) -> None:
+        """Log what is asked to be forgotten in a file outside the workspace and its backups, from now on."""
+        erasure_log.keep_log(self._context, path)
+
+    def replay(self) -> Request | None:
+        """Ask again for what that log says and the ledger does not know: this was restored from a backup."""
+        names, ids = erasure_log.find_missing(self._context)
+        found = None
+        if ids:
+            found = self.submit(Submission(ForgetRequest(samples=tuple(ids), reason="restored"), asker="record"))
+        if names:
+            erasure_log.record_replay(self._context, names)
+        return found
+
+    # Inside
+
+    def _plan(self, batch: Sequence[int]) -> ForgetPlan:
+        """One plan for all that the requests withhold, in the name of what they asked."""
+        context = self._context
+        samples = ForgetRequest(samples=tuple(requests.withheld_by(context.catalogue, batch)))
+        asked = unite_requests([queue.wish(context.catalogue, number) for number in batch])
+        return replace(plan_forget(context.store, context.config, context.keys, samples), request=asked)
+
+    def _can_run(self, number: int) -> bool:
+        """Whether a request can be carried out; if its files are damaged it fails, and the others go on."""
+        catalogue = self._context.catalogue
+        try:
+            plan = self._plan([number])
+            if plan.rows:
+                check_inputs(self._context, plan, instant=False)
+                return True
+            with catalogue.transaction() as transaction:  # what it named was forgotten in another way meanwhile
+                _finish_already(transaction, number, plan.already[-1])
+                transaction.mark_dirty()
+            catalogue.scrub()
+        except DiskFull:
+            raise  # it can be tried again later
+        except ShardgraphError as error:
+            with catalogue.transaction() as transaction:
+                queue.fail(transaction, [number], queue.reason(error))
+        return False
+
+    def _enter(
+        self, transaction: Transaction, what: Submission, plan: ForgetPlan | None, joined: int | None
+    ) -> int:
+        context = self._context
+        rows = plan.rows if plan else ()
+        if inventory.find_by(context.catalogue, "id", [row.id for row in rows]) != list(rows):
+            raise WorkspaceBusy("the workspace changed just now; ask again")
+        named = {*what.request.selectors(), *(("samples", row.id) for row in rows)}
+        named |= {("subjects", row.subject) for row in rows if row.subject}
+        number = queue.enter(transaction, what, [row.id for row in rows], [context.keys.mark(*one) for one in named])
+        if rows:
+            erasure_log.append(context, transaction, [row.id for row in rows])
+        elif plan and plan.already:
+            _finish_already(transaction, number, plan.already[-1])
+        else:
+            self._join(transaction, number, joined)
+        return number
+
+    def _join(self, transaction: Transaction, number: int, erasure: int | None) -> None:
+        """Tie a request to the erasure under way that forgets the same."""
+        found = erasures.find_erasure(self._context.catalogue, erasure) if erasure is not None else None
+        if found is None or found.state in (erasures.DONE, erasures.INSTANT):
+            raise WorkspaceBusy("the workspace changed just now; ask again")
+        requests.set_erasure(transaction, number, found.number)
+        retraining = found.state == erasures.RETRAINING
+        state = requests.RETRAINING if retraining else requests.ERASING
+        requests.move_requests(transaction, [number], state)
+
+    def _leaving(self, request: ForgetRequest) -> dict[tuple[str, str], int]:
+        """Those of the names that are being forgotten just now, with the number of the erasure that does so."""
+        context = self._context
+        gone = erasures.erasures_of(context.catalogue, request.samples)
+        found = {("samples", name): number for name, number in gone.items()}
+        openings = erasures.openings(context.catalogue).items()
+        marks = {mark: number for number, opening in openings for mark in json.loads(opening).get("emptied", ())}
+        for kind, name in request.selectors() if marks else ():
+            if kind != "samples" and (number := marks.get(context.keys.mark(kind, name))):
+                found[kind, name] = number
+        return found
+
+
+def _finish_already(transaction: Transaction, number: int, certificate: int) -> None:
+    """End a request whose names were forgotten before: the certificate of then is this one's."""
+    requests.close_request(transaction, number, certificate)
+    requests.release_samples(transaction, number)
+    requests.move_requests(transaction, [number], requests.DONE)
+
+
+def check_inputs(context: Context, plan: ForgetPlan, *, instant: bool) -> None:
+    """Raise before anything changes if the disk has no room, or a file that will be read is damaged."""
+    if last := ledger.last_certificate(context.catalogue):
+        Certificate.load(certificate_path(context.root, last))  # the next one names it
+    units = plan.reads if not instant else {row.unit for row in plan.rows} & set(plan.reads)
+    sizes = [context.store.read(unit).tokens.nbytes for unit in units]  # reading checks its digest
+    check_room(context.root, 3 * max(sizes, default=0) + (1 << 20))
