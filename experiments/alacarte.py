@@ -107,17 +107,17 @@ def measure(
         for count in counts:
             for draw in range(draws if count < len(sources) else 1):
                 order = generator(SEED, "right", draw).permutation(len(sources))
-                workspace.grant("consumer", sources=[sources[i] for i in order[:count].tolist()])
-                reach = workspace.reach("consumer").to_json()
+                workspace.consumers.grant("consumer", sources=[sources[i] for i in order[:count].tolist()])
+                reach = workspace.consumers.reach("consumer").to_json()
                 dropped = workspace.evaluate("consumer")["accuracy"]
                 start = time.perf_counter()
-                groups = workspace.provision("consumer")
+                groups = workspace.consumers.provision("consumer")
                 seconds = time.perf_counter() - start
                 shares = (reach["share_of_samples"], reach["share_of_adapters"])
                 sizes = (count, len(sources), *shares)
                 accuracy = workspace.evaluate("consumer")["accuracy"] if groups else dropped
                 points.append(Point(name, graph, draw, *sizes, dropped, accuracy, groups, seconds))
-                workspace.revoke("consumer")
+                workspace.consumers.revoke("consumer")
     return points
 
 

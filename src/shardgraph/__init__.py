@@ -2,7 +2,6 @@
 
 Public names are loaded when they are first used, so that `import shardgraph` costs next to nothing.
 """
-# ruff: noqa: F401 (what type checkers see below is what `__getattr__` gives)
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -43,7 +42,40 @@ _HOMES = {
     "ShardgraphError": "errors",
 }
 
-__all__ = [*_HOMES, "__version__"]
+__all__ = [
+    "Bilevel",
+    "BilevelAcross",
+    "Budget",
+    "BySource",
+    "BySourceBilevel",
+    "Certificate",
+    "Complete",
+    "ForgetPlan",
+    "ForgetRequest",
+    "Group",
+    "OwnGraph",
+    "PrivacyTerms",
+    "PrivateRecipe",
+    "RandomDegree",
+    "Reach",
+    "Recipe",
+    "Right",
+    "SafeClassifier",
+    "Samples",
+    "ShardGraph",
+    "ShardgraphError",
+    "Topology",
+    "Verification",
+    "Workspace",
+    "__version__",
+    "backbone_identity",
+    "budget_of",
+    "check_certificate",
+    "from_arrays",
+    "opens",
+    "read_arrays",
+    "recipe",
+]
 
 if TYPE_CHECKING:
     from shardgraph.embedding.readers.arrays import read_arrays

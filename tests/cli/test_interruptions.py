@@ -100,7 +100,7 @@ def _interrupt_a_forget(ws: Path, sample: str) -> None:
     """Leave a request accepted and nothing more, as a kill would."""
     with Workspace(ws) as workspace:
         orders = workspace.plan(ForgetRequest(samples=(sample,)))
-        execute.accept(workspace._bench(), orders, instant=False)
+        execute.accept(workspace.context, orders, instant=False)
 
 
 def _on_a_terminal(words: list[str], typed: bytes, interrupt_at: bytes | None = None) -> tuple[int, bytes]:

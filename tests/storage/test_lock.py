@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import shardgraph
-from shardgraph.errors import WorkspaceBusy
-from shardgraph.storage.lock import WriteLock
+from shardgraph.errors import DamagedFile, WorkspaceBusy
+from shardgraph.storage.lock import WriteLock, retry_while_busy
 from tests.strategies import interrupted
 
 HOLD = """
@@ -103,3 +103,29 @@ def test_a_child_process_does_not_inherit_the_lock(root):
     finally:
         child.kill()
         child.communicate()
+
+
+def test_what_is_busy_is_tried_again_until_the_time_is_up():
+    tries = []
+
+    def act():
+        tries.append(1)
+        if len(tries) < 3:
+            raise WorkspaceBusy("not yet")
+        return len(tries)
+
+    assert retry_while_busy(act, 60, pause=0) == 3
+    with pytest.raises(WorkspaceBusy, match="never"):
+        retry_while_busy(lambda: (_ for _ in ()).throw(WorkspaceBusy("never")), 0.05, pause=0.01)
+
+
+def test_another_error_is_raised_at_once():
+    tries = []
+
+    def act():
+        tries.append(1)
+        raise DamagedFile("torn")
+
+    with pytest.raises(DamagedFile):
+        retry_while_busy(act, 60)
+    assert tries == [1]

@@ -15,8 +15,7 @@ from shardgraph.embedding.readers.folder import SUFFIXES
 from shardgraph.embedding.readers.registry import read
 from shardgraph.embedding.records import EMBEDDING, IMAGE, TEXT, UNLABELLED, Record
 from shardgraph.errors import InputError
-from shardgraph.forget.intake.embed import the_backbone
-from shardgraph.forget.workspace import Workspace
+from shardgraph.forget import Workspace, load_backbone_of
 from shardgraph.storage.samples import Samples
 
 ARRAYS = (".npz", ".safetensors")
@@ -66,16 +65,16 @@ def queries(workspace: Workspace, path: Path, pairs: Sequence[str]) -> Iterator[
         yield _arrays(workspace, path, labelled=False)
         return
     if path.suffix.lower() in SUFFIXES and path.is_file():
-        yield from embed([Record(path.name, UNLABELLED, path)], the_backbone(workspace.config, IMAGE))
+        yield from embed([Record(path.name, UNLABELLED, path)], load_backbone_of(workspace.config, IMAGE))
         return
     reader = read(path, columns_of(pairs), labelled=False)
-    yield from embed(reader, the_backbone(workspace.config, reader.modality))
+    yield from embed(reader, load_backbone_of(workspace.config, reader.modality))
 
 
 def texts(workspace: Workspace, given: Sequence[str]) -> Iterator[Samples]:
     """Texts of the command line for a prediction; the id of each is the text itself."""
     records = [Record(text or "(empty)", UNLABELLED, text) for text in given]
-    yield from embed(records, the_backbone(workspace.config, TEXT))
+    yield from embed(records, load_backbone_of(workspace.config, TEXT))
 
 
 def columns_of(pairs: Sequence[str]) -> Columns | None:

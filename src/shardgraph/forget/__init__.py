@@ -3,6 +3,7 @@
     workspace     Workspace, the front: everything else is reached through it
     context       the open parts of one workspace, which all others share
     config        everything but the samples that the model is a function of
+    migration     a workspace of an earlier layout of the catalogue
     status        what is here, what is served and what waits, in figures
     classifier    SafeClassifier: the same on arrays in memory, in the shape of scikit-learn
     build/        what is wanted, what is built, and making the two agree
@@ -18,33 +19,80 @@ The doors (`cli`, `service`) import what this module names, and nothing below it
 """
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 _HOMES = {
     "Answer": "rights.model",
+    "backbone_identity": "intake.embed",
     "Certificate": "proof.certificate",
     "Check": "proof.verify",
+    "check_certificate": "proof.certificate",
     "Config": "config",
+    "Costs": "queue.statistics",
+    "Deadlines": "queue.statistics",
     "ForgetPlan": "erase.plan",
     "ForgetRequest": "erase.request",
     "GraphView": "views.graph_view",
-    "Manifest": "build.manifest",
+    "load_backbone_of": "intake.embed",
     "Measurement": "queue.statistics",
+    "migrate_catalogue": "migration",
+    "opens": "proof.certificate",
+    "pending_migrations": "migration",
     "Reach": "rights.coverage",
     "Request": "queue.queue",
     "Right": "rights.rights",
     "SafeClassifier": "classifier",
+    "ShardSummary": "views.graph_view",
     "ShardView": "views.graph_view",
     "Submission": "queue.queue",
     "Verification": "proof.verify",
     "Workspace": "workspace",
-    "backbone_identity": "intake.embed",
-    "check_certificate": "proof.certificate",
-    "load_backbone_of": "intake.embed",
-    "opens": "proof.certificate",
 }
 
-__all__ = [*_HOMES]
+__all__ = [
+    "Answer",
+    "Certificate",
+    "Check",
+    "Config",
+    "Costs",
+    "Deadlines",
+    "ForgetPlan",
+    "ForgetRequest",
+    "GraphView",
+    "Measurement",
+    "Reach",
+    "Request",
+    "Right",
+    "SafeClassifier",
+    "ShardSummary",
+    "ShardView",
+    "Submission",
+    "Verification",
+    "Workspace",
+    "backbone_identity",
+    "check_certificate",
+    "load_backbone_of",
+    "migrate_catalogue",
+    "opens",
+    "pending_migrations",
+]
+
+if TYPE_CHECKING:
+    from shardgraph.forget.classifier import SafeClassifier
+    from shardgraph.forget.config import Config
+    from shardgraph.forget.erase.plan import ForgetPlan
+    from shardgraph.forget.erase.request import ForgetRequest
+    from shardgraph.forget.intake.embed import backbone_identity, load_backbone_of
+    from shardgraph.forget.migration import migrate_catalogue, pending_migrations
+    from shardgraph.forget.proof.certificate import Certificate, check_certificate, opens
+    from shardgraph.forget.proof.verify import Check, Verification
+    from shardgraph.forget.queue.queue import Request, Submission
+    from shardgraph.forget.queue.statistics import Costs, Deadlines, Measurement
+    from shardgraph.forget.rights.coverage import Reach
+    from shardgraph.forget.rights.model import Answer
+    from shardgraph.forget.rights.rights import Right
+    from shardgraph.forget.views.graph_view import GraphView, ShardSummary, ShardView
+    from shardgraph.forget.workspace import Workspace
 
 
 def __getattr__(name: str) -> Any:

@@ -23,7 +23,6 @@ from shardgraph.learn.private.accounting.mechanism import epsilon
 from shardgraph.learn.private.accounting.terms import PrivacyTerms
 from shardgraph.learn.private.private_recipe import PrivateRecipe
 from shardgraph.learn.recipe import Recipe
-from shardgraph.storage.catalogue import Catalogue
 from shardgraph.storage.files import scratch_file
 from tests.strategies import LABELS, SOURCES, all_bytes, embed, interrupted, many
 
@@ -558,16 +557,6 @@ def test_the_classifier_in_memory_keeps_no_ledger_and_refuses():
 def _arrays():
     samples = embed(ROWS, most_tokens=1)
     return samples.tokens, samples.labels
-
-
-def test_an_old_catalogue_gets_the_table(create):
-    workspace = create(classes=LABELS)
-    with workspace.context.catalogue.transaction() as db:
-        db.execute("DROP TABLE privacy")
-    workspace.close()
-    catalogue = Catalogue(workspace.root / "catalog.sqlite")
-    assert Charges.load(catalogue) == Charges()
-    catalogue.close()
 
 
 def test_graphs_with_nonsense_weights_are_refused():

@@ -62,7 +62,7 @@ def init(
             "backbone": identity["name"],
             "dtype": dtype,
             "classes": None if made.config.classes is None else len(made.config.classes),
-            "public_key": made.secrets.public,
+            "public_key": made.context.keys.public,
         }
     if as_json:
         print_json(facts)
@@ -141,10 +141,10 @@ def source(
         raise typer.BadParameter("--clear cannot be combined with --owner, --terms or --rate")
     with open_workspace(workspace) as ws:
         if clear:
-            ws.clear_source(name)
+            ws.sources.clear(name)
             facts = {"source": name, "cleared": True}
         else:
-            facts = {"source": name} | ws.describe_source(name, owner=owner, terms=terms, rate=rate).to_json()
+            facts = {"source": name} | ws.sources.describe(name, owner=owner, terms=terms, rate=rate).to_json()
     print_json(facts) if as_json else print_facts("source", facts.items())
 
 

@@ -71,13 +71,13 @@ def forget(
             try:
                 certificate = ws.forget(found, instant=instant)
             except KeyboardInterrupt:
-                accepted = _accepted(ws, found)
+                accepted = ws.queue.has_accepted(found)
                 raise
             accepted, seconds = True, time.monotonic() - start
             ids = [row.id for row in found.rows] or list(request.samples)
-            nonces = {name: nonce for name, nonce in ws.nonces(certificate.number, ids).items()
+            nonces = {name: nonce for name, nonce in ws.certificates.nonces(certificate.number, ids).items()
                       if shardgraph.opens(certificate, name, nonce)}  # fmt: skip
-            path = ws.certificate_path(certificate.number)
+            path = ws.certificates.path(certificate.number)
     except (KeyboardInterrupt, typer.Abort):
         exit_interrupted(CONTINUES if accepted else NOT_ACCEPTED)
     facts = {
@@ -161,7 +161,7 @@ def _expected_cost(ws: "shardgraph.Workspace") -> dict[str, Any] | None:
     """The average cost of a forget, weighted by the rates of the sources if there are any."""
     if not ws.config.trained:
         return None
-    found = ws.portrait()
+    found = ws.views.graph()
     share = found.expected / found.samples if found.samples else 0.0
     return {"samples": found.expected, "share": share, "by_rates": found.by_rates}
 
@@ -174,13 +174,6 @@ def _confirm(found: "shardgraph.ForgetPlan") -> None:
     if not typer.confirm(f"Forget {len(found.rows)} samples permanently ({share})?", err=True):
         print_note("nothing was forgotten")
         raise typer.Exit(FAILED)
-
-
-def _accepted(ws: "shardgraph.Workspace", found: "shardgraph.ForgetPlan") -> bool:
-    """Whether every sample of a plan is erased or waits in the queue of a service."""
-    from shardgraph.storage.tables import inventory, requests
-
-    return inventory.known_ids(ws.catalogue, (row.id for row in found.rows)) <= requests.withheld_ids(ws.catalogue)
 
 
 def _privacy_rows(spending: dict[str, Any]) -> list[tuple[str, object]]:

@@ -53,7 +53,7 @@ def train(
         raise InputError(f"device must be cpu or cuda, got {device!r}")
     with open_workspace(workspace, machines, device=device) as ws:
         manifest = ws.train(topology, how, privacy=terms, budget=budget, rebuild=rebuild)
-        samples = ws.counts()
+        samples = ws.views.counts()
         private = ws.config.the_privacy()
     facts: dict[str, object] = {
         "model_digest": manifest.model_digest,
@@ -77,7 +77,7 @@ def train(
 def evaluate(workspace: WorkspacePath, consumer: Consumer = None, as_json: Json = False) -> None:
     """Print the accuracy on the samples whose split is test."""
     with open_workspace(workspace) as ws:
-        model = ws.model() if consumer is None else ws.model_for(consumer)
+        model = ws.model() if consumer is None else ws.consumers.model(consumer)
         facts = ws.evaluate(consumer) | {"model_digest": model.digest}
     if as_json:
         print_json(facts)
@@ -110,7 +110,7 @@ def predict(
     if out is not None:
         _check_writable(out)
     with open_workspace(workspace) as ws:
-        model = ws.model() if consumer is None else ws.model_for(consumer)
+        model = ws.model() if consumer is None else ws.consumers.model(consumer)
         batches = texts(ws, text or ()) if data is None else queries(ws, data, column or ())
         scored = ((batch, ws.scores(batch, consumer)) for batch in batches)
         predictions = [each for batch, scores in scored for each in _best(batch.ids, scores, model.classes, top_k)]

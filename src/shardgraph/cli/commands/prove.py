@@ -13,7 +13,7 @@ from shardgraph.cli.output import format_bytes, print_facts, print_json, print_t
 from shardgraph.errors import FingerprintError, InputError, UnknownSample, VerificationError
 
 if TYPE_CHECKING:
-    from shardgraph.forget.proof.verify import Check
+    from shardgraph.forget import Check
 
 
 def verify(
@@ -42,7 +42,7 @@ def verify(
 def status(workspace: WorkspacePath, as_json: Json = False) -> None:
     """Show the samples, the served model, the pending work and the disk usage."""
     with open_workspace(workspace) as ws:
-        facts = ws.status() | {"sources": {name: known.to_json() for name, known in ws.sources().items()}}
+        facts = ws.status() | {"sources": {name: known.to_json() for name, known in ws.sources.terms().items()}}
     if as_json:
         print_json(facts)
         return
@@ -85,13 +85,13 @@ def certificate(
 ) -> None:
     """Show a certificate of this workspace."""
     with open_workspace(workspace) as ws:
-        last = ws.last_certificate()
+        last = ws.certificates.last()
         if not last:
             raise InputError(f"{workspace} has no certificates yet: nothing was forgotten")
         if number is not None and number > last:
             raise InputError(f"{workspace} has certificates 1 to {last}, got {number}")
-        shown = ws.certificate(number or last)
-        nonces = ws.nonces(shown.number, nonce_for or ())
+        shown = ws.certificates.load(number or last)
+        nonces = ws.certificates.nonces(shown.number, nonce_for or ())
     unknown = [name for name, nonce in nonces.items() if not shardgraph.opens(shown, name, nonce)]
     if unknown:
         raise UnknownSample(f"certificate {shown.number} has no entry for {unknown[0]!r}", unknown)

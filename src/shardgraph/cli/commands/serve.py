@@ -1,7 +1,7 @@
 """`serve`, `token` and `migrate`: running a workspace as a service, and keeping it up to date."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -9,9 +9,6 @@ from shardgraph.cli.command import open_workspace
 from shardgraph.cli.options.shared import Json, Workers, WorkspacePath
 from shardgraph.cli.output import print_facts, print_json, print_note, print_table
 from shardgraph.errors import ConfigError
-
-if TYPE_CHECKING:
-    from shardgraph.storage.migrations import Migration
 
 
 def serve(
@@ -68,11 +65,11 @@ def token(
         raise typer.BadParameter("give NAME with --role to create a token, or with --revoke to revoke it")
     with open_workspace(workspace) as ws:
         if name is None:
-            found = list_tokens(ws.catalogue)
+            found = list_tokens(ws.context.catalogue)
         elif revoke:
-            revoke_token(ws.catalogue, name)
+            revoke_token(ws.context.catalogue, name)
         else:
-            created = create_token(ws.catalogue, name, role or "", source or ())
+            created = create_token(ws.context.catalogue, name, role or "", source or ())
     if name is None:
         columns = ("name", "role", "sources", "created")
         print_json({"tokens": found}) if as_json else print_table(
@@ -93,7 +90,9 @@ def migrate(
     as_json: Json = False,
 ) -> None:
     """Apply the pending migrations of the catalogue's layout, and list them."""
-    found = migrate_catalogue(workspace, check=check)
+    from shardgraph.forget import migrate_catalogue, pending_migrations
+
+    found = pending_migrations(workspace) if check else migrate_catalogue(workspace)
     if as_json:
         listed = [{"number": each.number, "name": each.name} for each in found]
         print_json({"pending": listed if check else [], "applied": [] if check else listed})
@@ -102,24 +101,3 @@ def migrate(
     else:
         title = "pending migrations" if check else "applied migrations"
         print_table(title, ("number", "name"), [(each.number, each.name) for each in found])
-
-
-def migrate_catalogue(root: Path, *, check: bool) -> "list[Migration]":
-    """The pending migrations of a workspace's catalogue, applied unless `check`; an error while another process writes.
-
-    Opening a catalogue applies its migrations, so this looks at the closed file first.
-    """
-    from shardgraph.forget.config import Config
-    from shardgraph.storage.catalogue import Catalogue
-    from shardgraph.storage.lock import WriteLock
-    from shardgraph.storage.migrations import pending_at
-
-    Config.load(root)  # raises if there is no workspace, or one of another format
-    path = root / "catalog.sqlite"
-    found = pending_at(path)
-    if check or not found:
-        return found
-    with WriteLock(root):
-        found = pending_at(path)  # another process may have applied them before this one had the lock
-        Catalogue(path).close()
-    return found

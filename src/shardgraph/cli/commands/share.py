@@ -27,7 +27,7 @@ def grant(
 ) -> None:
     """Allow a consumer to use sources and shards, in addition to those that it may use already."""
     with open_workspace(workspace) as ws:
-        facts = _facts(ws, ws.grant(name, source or (), shard or ()))
+        facts = _facts(ws, ws.consumers.grant(name, source or (), shard or ()))
     _print("granted", facts, as_json)
 
 
@@ -36,7 +36,7 @@ def revoke(
 ) -> None:
     """Withdraw sources and shards from a consumer, or its whole right; the next prediction no longer uses them."""
     with open_workspace(workspace) as ws:
-        left = ws.revoke(name, source or (), shard or ())
+        left = ws.consumers.revoke(name, source or (), shard or ())
         facts = _facts(ws, left) if left.sources or left.shards else left.to_json()
     _print("revoked", facts, as_json)
 
@@ -44,7 +44,7 @@ def revoke(
 def rights(workspace: WorkspacePath, as_json: Json = False) -> None:
     """List all rights and the share of the model that each of them reaches."""
     with open_workspace(workspace) as ws:
-        found = [_facts(ws, right) for right in ws.rights().values()]
+        found = [_facts(ws, right) for right in ws.consumers.rights().values()]
     if as_json:
         print_json({"rights": found})
     elif not found:
@@ -57,23 +57,23 @@ def provision(workspace: WorkspacePath, name: Name, workers: Workers = None, as_
     """Train the groups that a right lacks, on the data that it allows, and keep them up to date from then on."""
     with open_workspace(workspace, Machines(workers)) as ws:
         start = time.monotonic()
-        trained = ws.provision(name)
+        trained = ws.consumers.provision(name)
         seconds = round(time.monotonic() - start, 3)
-        facts = _facts(ws, ws.rights()[name]) | {"trained": trained, "seconds": seconds}
-        facts |= {"model_digest": ws.model_for(name).digest}
+        facts = _facts(ws, ws.consumers.rights()[name]) | {"trained": trained, "seconds": seconds}
+        facts |= {"model_digest": ws.consumers.model(name).digest}
     _print("provisioned", facts, as_json)
 
 
 def preview_grant(workspace: Path, name: str, sources: Sequence[str], shards: Sequence[str], as_json: bool) -> None:
     """Print what a grant would allow; changes nothing."""
     with open_workspace(workspace, resume=False) as ws:
-        facts = _facts(ws, ws.planned(name, sources, shards))
+        facts = _facts(ws, ws.consumers.preview(name, sources, shards))
     _print("a grant would allow", facts, as_json)
 
 
 def _facts(ws: "shardgraph.Workspace", right: "shardgraph.Right") -> dict[str, Any]:
     """A right and its reach; the reach is None before the first training."""
-    return right.to_json() | {"reach": ws.reach(right).to_json() if ws.config.trained else None}
+    return right.to_json() | {"reach": ws.consumers.reach(right).to_json() if ws.config.trained else None}
 
 
 def _print(title: str, facts: dict[str, Any], as_json: bool) -> None:

@@ -17,7 +17,7 @@ def report_of(story: "Story", rows: "list[Digit]") -> Content:
     sample, source = story.steps
     return Content(
         title="A model that forgot and a model that never saw",
-        lead=f"A pretrained network embedded {len(rows)} handwritten digits from {len(story.portrait.shards)} sources, "
+        lead=f"A pretrained network embedded {len(rows)} handwritten digits from {len(story.graph.shards)} sources, "
         f"and a model was trained on them. Then {sample.what} and {source.what} were forgotten. A second workspace "
         "never saw them. Both models have the same bytes.",
         figures=(
@@ -26,7 +26,7 @@ def report_of(story: "Story", rows: "list[Digit]") -> Content:
             ("of a full training, to forget one image", f"{sample.plan['share_of_full_retraining']:.0%}"),
             ("the two models", "equal" if story.equal else "NOT EQUAL"),
         ),
-        portrait=story.portrait,
+        graph=story.graph,
         touched=dict.fromkeys(source.vanished, GONE) | dict.fromkeys(sample.groups, REBUILT),
         drawing_words="A dot is a shard. Its area shows the number of its samples. An arrow goes from the shard that "
         "learns to the shard that it learns from: all schools learn from the museum, no school from another.",
@@ -52,7 +52,7 @@ def report_of(story: "Story", rows: "list[Digit]") -> Content:
 
 def _cost(story: "Story") -> tuple[Bar, ...]:
     """The full training, each forget, and the forget that would cost the most."""
-    samples, worst = story.portrait.samples, story.portrait.worst
+    samples, worst = story.graph.samples, story.graph.worst
     forgets = [
         Bar(
             f"forgetting {step.what}",

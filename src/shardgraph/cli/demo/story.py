@@ -12,7 +12,7 @@ from shardgraph.cli.demo import digits
 from shardgraph.cli.output import ProgressBars
 
 if TYPE_CHECKING:
-    from shardgraph.forget.views.graph_view import Portrait
+    from shardgraph.forget import GraphView
 
 BACKBONE, SEED, SAFE = "efficientnet-lite0", 7, "museum"
 SAMPLE, SOURCE = "digit-0004", "willow"
@@ -42,7 +42,7 @@ class Story:
     forgot: dict[str, Any]
     verified: dict[str, Any]
     never_saw: dict[str, Any]
-    portrait: "Portrait" = field(repr=False)  # the graph before anything was forgotten
+    portrait: "GraphView" = field(repr=False)  # the graph before anything was forgotten
 
     @property
     def equal(self) -> bool:
@@ -63,7 +63,7 @@ def run_story(folder: Path, rows: list[digits.Digit], tell: Tell, progress: Prog
     table = digits.write_table(rows, folder / "digits.parquet")
     with _new_workspace(folder / LEARNED, progress) as ws:
         learned = _learn(ws, table)
-        portrait = ws.portrait()
+        portrait = ws.views.graph()
         tell(f"1. Trained on {len(rows)} images from {len(portrait.shards)} sources", _accuracy_rows(learned))
         requests = {
             f"the picture {SAMPLE}": shardgraph.ForgetRequest(samples=(SAMPLE,)),

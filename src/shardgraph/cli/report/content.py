@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from shardgraph.forget.views.graph_view import Portrait
+    from shardgraph.forget import GraphView
 
 REBUILT, GONE = "rebuilt", "gone"
 
@@ -34,7 +34,7 @@ class Content:
     title: str
     lead: str
     figures: tuple[tuple[str, str], ...]  # the numbers at the top: (name, value)
-    portrait: "Portrait | None" = None
+    graph: "GraphView | None" = None
     touched: dict[str, str] = field(default_factory=dict)  # shard -> REBUILT or GONE
     drawing_words: str = ""
     accuracy: tuple[Bar, ...] = ()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from shardgraph.cli.report.content import GONE, REBUILT
 
 if TYPE_CHECKING:
-    from shardgraph.forget.views.graph_view import Portrait, ShardPortrait
+    from shardgraph.forget import GraphView, ShardSummary
 
 WIDTH, COLOURS = 420, 8
 MIDDLE = (WIDTH / 2, 195.0)  # of the circle
@@ -21,44 +21,44 @@ ON_A_CIRCLE, ON_CARDS = 30, 600  # the most shards that are drawn; of larger gra
 Point = tuple[float, float]
 
 
-def colours(portrait: "Portrait") -> dict[str, str]:
+def colours(view: "GraphView") -> dict[str, str]:
     """The CSS class of the eight largest sources; the others are drawn like shards of several sources."""
     sizes: dict[str, int] = {}
-    for shard in portrait.shards:
+    for shard in view.shards:
         sizes[shard.source] = sizes.get(shard.source, 0) + shard.samples
     largest = sorted((name for name in sizes if name), key=lambda name: (-sizes[name], name))[:COLOURS]
     return {name: f"s{i}" for i, name in enumerate(sorted(largest))}
 
 
-def draw(portrait: "Portrait", touched: Mapping[str, str]) -> str:
+def draw(view: "GraphView", touched: Mapping[str, str]) -> str:
     """The drawing; `touched` names the shards that were rebuilt or removed."""
-    group_of = {shard.name: shard.group for shard in portrait.shards}
-    across = any(group_of.get(i) != group_of.get(j) for i, j in portrait.graph.edges)
-    if across and len(portrait.shards) <= ON_A_CIRCLE:
-        return _circle(portrait, touched)
-    return _cards(portrait, touched)
+    group_of = {shard.name: shard.group for shard in view.shards}
+    across = any(group_of.get(i) != group_of.get(j) for i, j in view.graph.edges)
+    if across and len(view.shards) <= ON_A_CIRCLE:
+        return _circle(view, touched)
+    return _cards(view, touched)
 
 
-def _circle(portrait: "Portrait", touched: Mapping[str, str]) -> str:
+def _circle(view: "GraphView", touched: Mapping[str, str]) -> str:
     """Shards on a circle; a shard that at least half of the others learn from is in the middle."""
-    shards, middle = portrait.shards, MIDDLE
-    hubs = [shard for shard in shards if 2 * len(portrait.graph.readers(shard.name)) > len(shards) > 2][:1]
+    shards, middle = view.shards, MIDDLE
+    hubs = [shard for shard in shards if 2 * len(view.graph.readers(shard.name)) > len(shards) > 2][:1]
     rim = [shard for shard in shards if shard not in hubs]
     where: dict[str, Point] = {shard.name: middle for shard in hubs}
     for i, shard in enumerate(rim):
         angle = 2 * math.pi * i / len(rim) - math.pi / 2
         where[shard.name] = (middle[0] + 148 * math.cos(angle), middle[1] + 140 * math.sin(angle))
-    radius, classes = _radii(shards, 13 if len(shards) > 16 else 22), colours(portrait)
-    edges = sorted(edge for edge in portrait.graph.edges if edge[0] in where and edge[1] in where)
+    radius, classes = _radii(shards, 13 if len(shards) > 16 else 22), colours(view)
+    edges = sorted(edge for edge in view.graph.edges if edge[0] in where and edge[1] in where)
     lines = [_arrow(where[i], where[j], radius[i], radius[j], touched.get(i, "")) for i, j in edges]
     dots = [_dot(shard, where[shard.name], radius[shard.name], classes, touched, named=True) for shard in shards]
     return _svg(390, [*lines, *dots], len(shards))
 
 
-def _cards(portrait: "Portrait", touched: Mapping[str, str]) -> str:
+def _cards(view: "GraphView", touched: Mapping[str, str]) -> str:
     """One card per group, with its shards as connected dots."""
-    shards, classes = portrait.shards[:ON_CARDS], colours(portrait)
-    groups: dict[str, list[ShardPortrait]] = {}
+    shards, classes = view.shards[:ON_CARDS], colours(view)
+    groups: dict[str, list[ShardSummary]] = {}
     for shard in shards:
         groups.setdefault(shard.group, []).append(shard)
     columns = max(1, math.ceil(math.sqrt(len(groups) * 1.2)))
@@ -74,7 +74,7 @@ def _cards(portrait: "Portrait", touched: Mapping[str, str]) -> str:
 
 def _card(
     name: str,
-    members: Sequence["ShardPortrait"],
+    members: Sequence["ShardSummary"],
     corner: Point,
     wide: float,
     radius: Mapping[str, float],
@@ -100,7 +100,7 @@ def _card(
 
 
 def _dot(
-    shard: "ShardPortrait",
+    shard: "ShardSummary",
     at: Point,
     radius: float,
     classes: Mapping[str, str],
@@ -141,7 +141,7 @@ def _text(words: str, at: Point, most: int, fate: str = "") -> str:
     return f'<text class="{fate}" x="{at[0]:.1f}" y="{at[1]:.1f}">{escape(short)}</text>'
 
 
-def _radii(shards: Sequence["ShardPortrait"], largest: float) -> dict[str, float]:
+def _radii(shards: Sequence["ShardSummary"], largest: float) -> dict[str, float]:
     """Radii for areas in proportion to the number of samples, with a minimum."""
     most = max((shard.samples for shard in shards), default=1) or 1
     return {shard.name: max(0.45, math.sqrt(shard.samples / most)) * largest for shard in shards}

@@ -61,18 +61,18 @@ def _figures(figures: Sequence[tuple[str, str]]) -> str:
 
 
 def _graph(content: Content) -> str:
-    if content.portrait is None or not content.portrait.shards:
+    if content.graph is None or not content.graph.shards:
         return ""
-    drawing = draw(content.portrait, content.touched)
+    drawing = draw(content.graph, content.touched)
     side = f'<p class="soft">{escape(content.drawing_words)}</p>{_legend(content)}'
     return _section("The shard graph", f'<div class="split"><div>{drawing}</div><div>{side}</div></div>')
 
 
 def _legend(content: Content) -> str:
-    assert content.portrait is not None
+    assert content.graph is not None
     fates = set(content.touched.values())
-    states = {shard.state for shard in content.portrait.shards if content.touched.get(shard.name) != GONE}
-    untouched = any(shard.name not in content.touched for shard in content.portrait.shards)
+    states = {shard.state for shard in content.graph.shards if content.touched.get(shard.name) != GONE}
+    untouched = any(shard.name not in content.touched for shard in content.graph.shards)
     dot = '<circle class="shard mixed {}" cx="11" cy="11" r="6"/>'
     ring = '<circle class="ring" cx="11" cy="11" r="9.5"/>'
     rows = [
@@ -85,7 +85,7 @@ def _legend(content: Content) -> str:
     items = [f'<li><svg viewBox="0 0 22 22">{mark}</svg>{escape(words)}</li>' for there, mark, words in rows if there]
     named = [
         f'<li><svg viewBox="0 0 22 22"><circle class="shard {kind}" cx="11" cy="11" r="6"/></svg>{escape(name)}</li>'
-        for name, kind in colours(content.portrait).items()
+        for name, kind in colours(content.graph).items()
     ]
     return f'<ul class="legend">{"".join(items)}</ul><ul class="legend sources">{"".join(named)}</ul>'
 

@@ -14,21 +14,21 @@ def summarize(ws: "shardgraph.Workspace", name: str) -> Content:
     status = ws.status()
     if not status["trained"]:
         return Content(title=name, lead="This workspace is not trained yet.", figures=_figures(status, None))
-    portrait = ws.portrait()
-    found = ws.evaluate() if portrait.shards and ws.held_out() is not None else None
-    last = ws.last_certificate()
+    graph = ws.views.graph()
+    found = ws.evaluate() if graph.shards and ws.views.held_out() is not None else None
+    last = ws.certificates.last()
     return Content(
         title=name,
         lead=_lead(status),
         figures=_figures(status, found),
-        portrait=portrait,
+        graph=graph,
         drawing_words="A dot is a shard. Its area shows the number of its samples, its colour the source. Connected "
         "shards learn from each other; an arrow goes from the shard that learns to the shard that it learns from.",
         accuracy=_accuracy(found),
-        cost=_cost(portrait.samples, portrait.expected, portrait.worst),
+        cost=_cost(graph.samples, graph.expected, graph.worst),
         cost_words="Samples that the training reads again."
-        + (" The average is weighted by the rates of the sources." if portrait.by_rates else ""),
-        certificates=tuple(ws.certificate(n).to_json() for n in range(last, max(0, last - LAST), -1)),
+        + (" The average is weighted by the rates of the sources." if graph.by_rates else ""),
+        certificates=tuple(ws.certificates.load(n).to_json() for n in range(last, max(0, last - LAST), -1)),
         facts=_facts(status, ws.config.backbone),
     )
 

@@ -29,10 +29,10 @@ from shardgraph.learn.executors import GroupResult
 from shardgraph.learn.numerics import Numerics
 from shardgraph.learn.prototypes import Prototypes, total
 from shardgraph.learn.recipe import mixing_weight
+from shardgraph.storage.catalogue import Catalogue
 from shardgraph.storage.files import adopt, scratch_file, write_file
 from shardgraph.storage.samples import Samples
 from shardgraph.storage.store import Store
-from shardgraph.storage.catalogue import Catalogue
 from shardgraph.storage.tables import inventory, ledger, parties
 
 PUBLISHING = "publishing"

@@ -7,12 +7,12 @@ import json
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from shardgraph.storage.files import destroy_with_folder, read_digested, read_file, write_file
-from shardgraph.storage.tensorfile import unpack, unpack_strings
 from shardgraph.digest import canonical_json, digest
 from shardgraph.errors import DamagedFile
 from shardgraph.learn.adapters import Adapters
 from shardgraph.learn.prototypes import Prototypes
+from shardgraph.storage.files import destroy_with_folder, read_digested, read_file, write_file
+from shardgraph.storage.tensorfile import unpack, unpack_strings
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from shardgraph.digest import digest
 from shardgraph.forget.build.manifest import group_path
 from shardgraph.forget.config import Config
-from shardgraph.forget.privacy.charges import load_charges
 from shardgraph.forget.context import Context
+from shardgraph.forget.privacy.charges import load_charges
 from shardgraph.graph import Group, ShardGraph
 from shardgraph.learn.executors import GroupResult, GroupTask
 from shardgraph.learn.numerics import Numerics, fingerprint_digest
@@ -103,14 +103,16 @@ def built_as_wanted(store: Store, wanted: Mapping[str, Wanted]) -> dict[str, inv
 def missing_groups(store: Store, wanted: Mapping[str, Wanted]) -> list[Wanted]:
     """The wanted groups that must be trained: not built as wanted, or their file is gone."""
     built = built_as_wanted(store, wanted)
-    return [
-        group for name, group in wanted.items() if name not in built or not group_path(store.root, name).exists()
-    ]
+    return [group for name, group in wanted.items() if name not in built or not group_path(store.root, name).exists()]
 
 
 def tasks_for(store: Store, config: Config, groups: Iterable[Wanted], output: Callable[[], str]) -> list[GroupTask]:
     """The tasks that build groups, each at a path that `output` gives."""
-    digests, recipe, terms = inventory.unit_digests(store.catalogue), config.the_recipe().to_json(), config.the_privacy()
+    digests, recipe, terms = (
+        inventory.unit_digests(store.catalogue),
+        config.the_recipe().to_json(),
+        config.the_privacy(),
+    )
     privacy = terms.recipe.to_json() if terms is not None else None
 
     def files(units: tuple[str, ...]) -> tuple[tuple[str, str], ...]:

@@ -1,8 +1,8 @@
 """Charges: what groups with private edges have released, and what every removal costs them, kept durably.
 
 The catalogue holds one `Charges`. It changes in the transaction of the act itself: a build is entered before its
-training starts, since even one that dies has drawn noise around somebody's data; a removal together with the request that asks
-for it. So no crash undercharges, and repeating a request, which accepts nothing, charges nothing.
+training starts, since even one that dies has drawn noise around somebody's data; a removal together with the request
+that asks for it. So no crash undercharges, and repeating a request, which accepts nothing, charges nothing.
 """
 
 import json

@@ -72,6 +72,11 @@ class RequestQueue:
             number = self._enter(transaction, what, plan, joined)
         return self.find(number)
 
+    def has_accepted(self, plan: ForgetPlan) -> bool:
+        """Whether all samples of a plan have left, or wait in the queue; either happens in one transaction."""
+        here = inventory.known_ids(self._context.catalogue, (row.id for row in plan.rows))
+        return here <= requests.withheld_ids(self._context.catalogue)
+
     def find(self, number: int) -> Request:
         """A request, with its history."""
         return queue.find(self._context.catalogue, number)

@@ -72,7 +72,7 @@ class LoadedParts:
 
 
 class ServedModel:
-    """The model that may be served now, whole in memory; read anew when the manifest or what is withheld has changed."""
+    """The model that may be served now, whole in memory; read anew when the manifest or what is withheld changes."""
 
     def __init__(self, context: Context) -> None:
         self._context = context

@@ -76,18 +76,19 @@ def pending_at(path: Path) -> list[Migration]:
     """The migrations that the catalogue in this file lacks; the file is opened for reading only."""
     if not path.exists():
         raise DamagedFile(f"{path} is missing: restore the workspace from a backup")
+    # Without a log nobody has the file open; a plain read-only connection would make a log, and leave it there.
+    how = "mode=ro" if path.with_name(f"{path.name}-wal").exists() else "immutable=1"
+    connection = None
     try:
-        connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
-    except sqlite3.OperationalError as error:
-        raise WorkspaceError(f"{path} cannot be read, got {error}") from error
-    try:
+        connection = sqlite3.connect(f"{path.resolve().as_uri()}?{how}", uri=True)
         return pending(connection)
     except sqlite3.OperationalError as error:
         raise WorkspaceError(f"{path} cannot be read, got {error}") from error
     except sqlite3.DatabaseError as error:
         raise DamagedFile(f"{path} is no catalogue, or a damaged one: {error}") from error
     finally:
-        connection.close()
+        if connection is not None:
+            connection.close()
 
 
 def _applied(connection: Connection) -> int:
