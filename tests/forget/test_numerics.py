@@ -113,14 +113,14 @@ def test_a_rebuild_that_was_interrupted_serves_no_mixture(upgraded, fast_path):
         if (what, done) == ("training", 1):
             raise KeyboardInterrupt
 
-    upgraded._progress = progress
+    upgraded.context.progress = progress
     with pytest.raises(KeyboardInterrupt):
         upgraded.train(rebuild=True)
-    upgraded._progress = lambda what, done, of: None
+    upgraded.context.progress = lambda what, done, of: None
     upgraded.forget(ForgetRequest(samples=(ROWS[0].id,)))
     verification = upgraded.verify()
     assert verification.ok, verification
-    assert upgraded.certificate(1).fingerprint["torch"] == "99.0", (
+    assert upgraded.certificates.load(1).fingerprint["torch"] == "99.0", (
         "the old adapters left service when the rebuild began"
     )
     assert upgraded.status()["groups"]["missing"] == 0

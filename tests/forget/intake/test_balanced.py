@@ -27,7 +27,7 @@ def given_the_map(create, workspace, rows):
     fresh = create("given the map", classes=LABELS)
     fresh.add(embed(rows))
     fixed = {name: getattr(workspace.config, name) for name in ("classes", "topology", "recipe")}
-    fresh._save(replace(fresh.config, **fixed))
+    fresh.context.save_config(replace(fresh.config, **fixed))
     fresh.context.store.aim([(units[row.id], row.id) for row in rows])
     fresh.train()
     return fresh

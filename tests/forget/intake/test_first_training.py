@@ -2,7 +2,7 @@
 
 import pytest
 
-from shardgraph.forget.intake.first_training import plan_configuration
+from shardgraph.forget.intake.first_training import aim_samples, plan_configuration
 from shardgraph.graph import Bilevel
 from tests.strategies import LABELS, QUICK, embed, many, never_saw, promised_files
 
@@ -13,10 +13,10 @@ ROWS = [*many(24), *many(4, split="test")]
 def test_another_topology_may_follow_a_first_training_that_was_interrupted(create, fast_path, coarse):
     workspace = create(classes=LABELS)
     workspace.add(embed(ROWS))
-    plan_configuration(
-        workspace.context.store, workspace.config, Bilevel(5, 2), QUICK
-    )  # samples have targets, the configuration is not saved
-    plan_configuration(workspace.context.store, workspace.config, Bilevel(coarse, 1), QUICK)
+    store = workspace.context.store
+    for topology in (Bilevel(5, 2), Bilevel(coarse, 1)):  # samples have targets, the configuration is not saved
+        config = plan_configuration(store, workspace.config, topology, QUICK)
+        aim_samples(store, config, first=True)
     known = {f"shard:c{c}-f0" for c in range(coarse)}
     assert {unit for unit in workspace.context.catalogue.unit_digests() if unit.startswith("shard:")} == known
     workspace.train(Bilevel(coarse, 1), QUICK)

@@ -36,12 +36,12 @@ def restore(workspace, fast_path):
 
 def test_a_restored_workspace_asks_again_for_what_was_forgotten_since(kept, fast_path):
     gone = [ROWS[0].id, ROWS[5].id, ROWS[9].id]
-    kept.submit(Submission(ForgetRequest(samples=(gone[0],))))
-    kept.withhold()
-    kept.carry_out()
+    kept.queue.submit(Submission(ForgetRequest(samples=(gone[0],))))
+    kept.queue.withhold()
+    kept.queue.carry_out()
     kept.forget(ForgetRequest(samples=(gone[1],)))
-    kept.submit(Submission(ForgetRequest(samples=(gone[2],))))
-    kept.cancel(kept.submit(Submission(ForgetRequest(samples=(ROWS[12].id,)))).number)
+    kept.queue.submit(Submission(ForgetRequest(samples=(gone[2],))))
+    kept.queue.cancel(kept.queue.submit(Submission(ForgetRequest(samples=(ROWS[12].id,)))).number)
     with restore(kept, fast_path) as again:
         again.sources.describe("ann", owner="Ann")
         again.train(rebuild=True)  # life went on before anybody looked at the record
@@ -59,7 +59,7 @@ def test_a_restored_workspace_asks_again_for_what_was_forgotten_since(kept, fast
 
 def test_without_a_restore_nothing_is_asked_again(kept):
     kept.forget(ForgetRequest(samples=(ROWS[0].id,)))
-    assert kept.replay() is None
+    assert kept.queue.replay() is None
 
 
 def test_the_record_names_nobody_and_survives_a_line_cut_short(kept, fast_path):
@@ -90,5 +90,7 @@ def test_what_cannot_be_recorded_is_not_accepted(kept, fast_path):
     path.unlink()
     path.mkdir()
     with pytest.raises(WorkspaceError, match="cannot be written"):
-        kept.submit(Submission(ForgetRequest(samples=(ROWS[0].id,))))
-    assert kept.catalogue.all("SELECT * FROM queue") == kept.catalogue.all("SELECT * FROM withheld") == []
+        kept.queue.submit(Submission(ForgetRequest(samples=(ROWS[0].id,))))
+    assert (
+        kept.context.catalogue.all("SELECT * FROM queue") == kept.context.catalogue.all("SELECT * FROM withheld") == []
+    )

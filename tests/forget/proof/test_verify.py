@@ -122,7 +122,7 @@ def serve_instead(workspace, name, raw):
 
 def tell_the_ledger(workspace, found):
     """What only the holder of the workspace's secret can do."""
-    workspace.context.log("trained", {"model": workspace.context.keys.mark(found)})
+    workspace.context.record_event("trained", {"model": workspace.context.keys.mark(found)})
 
 
 def test_a_swapped_group_is_found_by_the_ledger_and_by_rebuilding(workspace):

@@ -209,7 +209,7 @@ def test_erasing_cannot_be_cancelled(trained):
 
 
 def test_while_a_service_runs_a_forget_goes_through_the_queue(trained):
-    with Workspace(trained.root, workers=1) as service, service.serving_lock():
+    with Workspace(trained.root, workers=1) as service, service.queue.serving_lock():
         assert trained.queue.is_served
         entry = trained.queue.submit(Submission(ForgetRequest(samples=(ROWS[0].id,))))
     assert not trained.queue.is_served

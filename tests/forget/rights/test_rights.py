@@ -322,8 +322,8 @@ def test_masked_adapters_leave_no_trace_in_an_answer(trained):
     other = trained(BySource(), [row._replace(version=5) if row.source == "bob" else row for row in ROWS], "other")
     samples, answers = embed(ROWS), []
     for each in (workspace, other):
-        each.grant("c", sources=["ann"])
-        each.grant("d", sources=["bob"])
-        answers.append(each.scores_for(["c", "d"], samples))
+        each.consumers.grant("c", sources=["ann"])
+        each.consumers.grant("d", sources=["bob"])
+        answers.append(each.consumers.scores(["c", "d"], samples))
     assert np.array_equal(answers[0]["c"].scores, answers[1]["c"].scores)
     assert not np.array_equal(answers[0]["d"].scores, answers[1]["d"].scores)

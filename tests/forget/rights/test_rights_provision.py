@@ -229,9 +229,9 @@ def copies(base, folder, first, step):
 def test_an_act_interrupted_anywhere_can_be_repeated_and_leaves_nothing_behind(trained, fast_path, act):
     gone = [ROWS[0].id, ROWS[1].id]
     with trained(Bilevel(2, 1)) as base:
-        base.grant("c", sources=["ann", "bob"])
+        base.consumers.grant("c", sources=["ann", "bob"])
         if act != "provision":
-            base.provision("c")
+            base.consumers.provision("c")
     kept = of("ann", "bob", rows=[row for row in ROWS if act != "forget" or row.id not in gone])
     expected = trained(Bilevel(2, 1), kept, "alone").model().digest
     acts = {

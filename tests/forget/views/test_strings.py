@@ -38,7 +38,7 @@ def test_a_classifier_forgets_nobody_for_a_string(names):
 
 @pytest.mark.parametrize("kind", ["sources", "shards"])
 def test_a_right_is_given_and_taken_by_lists(workspace, kind):
-    for act in (workspace.grant, workspace.planned):
+    for act in (workspace.consumers.grant, workspace.consumers.preview):
         with pytest.raises(InputError, match=f"the {kind} of a right must be a list"):
             act("eve", **{kind: "ab"})
     assert workspace.consumers.rights() == {}

@@ -42,7 +42,7 @@ class Story:
     forgot: dict[str, Any]
     verified: dict[str, Any]
     never_saw: dict[str, Any]
-    portrait: "GraphView" = field(repr=False)  # the graph before anything was forgotten
+    graph: "GraphView" = field(repr=False)  # the graph before anything was forgotten
 
     @property
     def equal(self) -> bool:
@@ -63,8 +63,8 @@ def run_story(folder: Path, rows: list[digits.Digit], tell: Tell, progress: Prog
     table = digits.write_table(rows, folder / "digits.parquet")
     with _new_workspace(folder / LEARNED, progress) as ws:
         learned = _learn(ws, table)
-        portrait = ws.views.graph()
-        tell(f"1. Trained on {len(rows)} images from {len(portrait.shards)} sources", _accuracy_rows(learned))
+        graph = ws.views.graph()
+        tell(f"1. Trained on {len(rows)} images from {len(graph.shards)} sources", _accuracy_rows(learned))
         requests = {
             f"the picture {SAMPLE}": shardgraph.ForgetRequest(samples=(SAMPLE,)),
             f"the school {SOURCE}": shardgraph.ForgetRequest(sources=(SOURCE,)),
@@ -77,7 +77,7 @@ def run_story(folder: Path, rows: list[digits.Digit], tell: Tell, progress: Prog
     kept = [row for row in rows if row.id != SAMPLE and row.source != SOURCE]
     with _new_workspace(folder / NEVER_SAW, progress) as ws:  # embeds the images again, in another order
         never_saw = _learn(ws, digits.write_table(kept[::-1], folder / "never-saw.parquet"))
-    story = Story(learned, tuple(steps), forgot, verified.to_json(), never_saw, portrait)
+    story = Story(learned, tuple(steps), forgot, verified.to_json(), never_saw, graph)
     both = [("trained, then forgot", forgot["model_digest"]), ("never saw", never_saw["model_digest"])]
     equal = "equal, byte for byte" if story.equal else "NOT EQUAL"
     tell("7. A second workspace that never saw them", [*both, ("the two models are", equal)])
