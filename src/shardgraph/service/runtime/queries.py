@@ -1,0 +1,286 @@
+"""Everything that routes and pages read: requests, certificates, the ledger, rights, the graph, statistics.
+
+Each query is a few single statements and may be called from any thread. Who may see the answer is not decided here.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+
+from shardgraph.errors import InputError
+from shardgraph.forget.build.build import wanted_groups
+from shardgraph.forget.build.manifest import Manifest
+from shardgraph.forget.config import Config
+from shardgraph.forget.erase.plan import ForgetPlan, selected
+from shardgraph.forget.erase.request import ForgetRequest
+from shardgraph.forget.proof.certificate import Certificate
+from shardgraph.forget.queue import queue
+from shardgraph.forget.queue.queue import Entry
+from shardgraph.forget.queue.statistics import Costs, Deadlines, Measurement, costs, deadlines, measurements
+from shardgraph.forget.rights.rights import Right, right_of
+from shardgraph.forget.views.graph_view import Portrait, ShardView, shard_view
+from shardgraph.forget.views.search import COLUMNS, Found, find, forgotten_as
+from shardgraph.forget.workspace import Workspace
+from shardgraph.storage.samples import TEST, Samples
+
+RECENT = 1000  # requests whose durations count
+WAITING = (queue.RECEIVED, queue.INSTANT, queue.ERASING, queue.RETRAINING, queue.VERIFIED)
+KINDS = tuple(COLUMNS)  # what can be searched for: sample, subject, source
+
+
+@dataclass(frozen=True)
+class SelectedData:
+    """What a forget request selects: the sources of its samples, and the names that are erased or being erased."""
+
+    sources: frozenset[str]
+    erased: tuple[tuple[str, str], ...]  # (kind, name)
+
+
+@dataclass(frozen=True)
+class WaitingSamples:
+    """How many samples of a name wait to be forgotten; `number` is the last such request that the asker may see."""
+
+    samples: int
+    number: int | None
+
+
+@dataclass(frozen=True)
+class GroupCounts:
+    """How many groups and adapters the model has when nothing is missing."""
+
+    groups: int
+    adapters: int
+
+
+class Queries:
+    """Read-only questions about one open workspace."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+
+    @property
+    def config(self) -> Config:
+        """The workspace's configuration."""
+        return self._workspace.config
+
+    # Requests
+
+    def requests(
+        self, *, states: Sequence[str] = (), asker: str | None = None, after: int = 0, limit: int = 100
+    ) -> list[Entry]:
+        """Requests by number, without their history."""
+        return queue.listed(self._workspace.catalogue, states=states, asker=asker, after=after, limit=limit)
+
+    def newest_requests(
+        self, *, states: Sequence[str] = (), asker: str | None = None, before: int = 0, limit: int = 100
+    ) -> list[Entry]:
+        """Requests from the newest on, without their history."""
+        return queue.newest(self._workspace.catalogue, states=states, asker=asker, before=before, limit=limit)
+
+    def plan(self, request: ForgetRequest) -> ForgetPlan:
+        """What a request would rebuild and cost."""
+        return self._workspace.plan(request)
+
+    def twins(self, ids: Iterable[str]) -> list[str]:
+        """The other samples that hold the same content as one of these; this reads every sample."""
+        ids = set(ids)
+        return sorted({twin.other for twin in self._workspace.twins(ids)} - ids) if ids else []
+
+    def with_twins(self, request: ForgetRequest) -> ForgetRequest:
+        """The request extended by the twins of all that it names."""
+        return self._workspace.with_twins(request)
+
+    def selected_data(self, request: ForgetRequest) -> SelectedData:
+        """What a request selects; `UnknownSample` if it names something that was never here."""
+        workspace = self._workspace
+        rest, under_way = workspace.without_leaving(request)
+        leaving = set(request.selectors()) - set(rest.selectors())
+        if under_way and not rest.selectors():
+            return SelectedData(frozenset(), tuple(leaving))
+        rows, gone = selected(workspace.store, workspace.secrets, rest)
+        return SelectedData(frozenset(row.source for row in rows), (*leaving, *gone))
+
+    def was_asked_by(self, asker: str, kind: str, name: str, certificate: int | None = None) -> bool:
+        """Whether a request of this asker (with this certificate, if one is given) named this."""
+        mark = self._workspace.secrets.mark(kind, name)
+        return queue.asked_by(self._workspace.catalogue, asker, mark, certificate)
+
+    def waiting_samples(
+        self, kind: str, names: Sequence[str], *, asker: str | None = None, sources: Sequence[str] | None = None
+    ) -> dict[str, WaitingSamples]:
+        """Of these samples, subjects or sources, those with samples that wait to be forgotten.
+
+        With `sources`, only samples of these count; with `asker`, only requests of this asker are named.
+        """
+        column, marks = COLUMNS[kind], ",".join("?" * len(names))
+        among = "w.id" if kind == "sample" else f"s.{column}"
+        own = f" AND s.source IN ({','.join('?' * len(sources))})" if sources is not None else ""
+        # what waits is less than what there is: it is gone through first
+        sql = (
+            f"SELECT s.{column}, count(DISTINCT w.id), max(CASE WHEN ? IN ('', q.asker) THEN w.entry END)"
+            " FROM withheld w CROSS JOIN samples s ON s.id = w.id CROSS JOIN queue q ON q.number = w.entry"
+            f" WHERE {among} IN ({marks}){own} GROUP BY s.{column}"
+        )
+        rows = self._workspace.catalogue.all(sql, asker or "", *names, *(sources or ()))
+        return {name: WaitingSamples(count, number) for name, count, number in rows}
+
+    # Samples and sources
+
+    def find(self, kind: str, beginning: str, sources: Sequence[str] | None, limit: int) -> list[Found]:
+        """Samples, subjects or sources whose name begins so; with `sources`, only those with samples there."""
+        return find(self._workspace.catalogue, kind, beginning, sources, limit)
+
+    def sample_ids(self, kind: str, name: str) -> list[str]:
+        """The samples of this id, subject or source."""
+        return [row.id for row in self._workspace.catalogue.rows(COLUMNS[kind], [name])]
+
+    def sources_of(self, ids: Sequence[str]) -> dict[str, str]:
+        """The source of each of these samples that is here."""
+        return {row.id: row.source for row in self._workspace.catalogue.rows("id", ids)}
+
+    def sample_counts(self, sources: Sequence[str]) -> dict[str, int]:
+        """The number of samples of each of these sources."""
+        sql = "SELECT count(*) FROM samples WHERE source = ?"
+        return {name: (self._workspace.catalogue.one(sql, name) or (0,))[0] for name in sources}
+
+    def source_names(self) -> list[str]:
+        """Every named source that has samples or terms."""
+        return list(self._workspace.sources())
+
+    def held_out_ids(self, limit: int) -> list[str]:
+        """The first held-out samples."""
+        sql = "SELECT id FROM samples WHERE unit LIKE 'test:%' ORDER BY id LIMIT ?"
+        return [name for (name,) in self._workspace.catalogue.all(sql, limit)]
+
+    def held_out_sample(self, name: str) -> Samples:
+        """A held-out sample with its embedding; an error if there is none of this name."""
+        row = next(iter(self._workspace.catalogue.rows("id", [name])), None)
+        if row is None or row.split != TEST or not row.unit.startswith("test:"):
+            raise InputError("only held-out samples can be tried, and none has this name")
+        samples = self._workspace.store.read(row.unit)
+        return samples.take(np.array([samples.ids.index(name)]))
+
+    # Rights
+
+    def rights(self) -> dict[str, Right]:
+        """Every consumer's right."""
+        return self._workspace.rights()
+
+    def right_of(self, consumer: str) -> Right:
+        """One consumer's right; `UnknownConsumer` if it has none."""
+        return right_of(self._workspace.catalogue, consumer)
+
+    # The graph and the model
+
+    def graph(self) -> Portrait:
+        """The shard graph as it is now."""
+        return self._workspace.portrait()
+
+    def shard(self, name: str) -> ShardView:
+        """One shard: what it holds, which shards learn from it, what forgetting costs."""
+        workspace = self._workspace
+        return shard_view(workspace.store, workspace.config, Manifest.load(workspace.root), name)
+
+    def expected_groups(self) -> GroupCounts:
+        """How many groups and adapters a complete model has."""
+        workspace = self._workspace
+        wanted = wanted_groups(workspace.store, workspace.config, Manifest.load(workspace.root).fingerprint)
+        return GroupCounts(len(wanted), sum(group.adapters for group in wanted.values()))
+
+    def status(self) -> dict[str, Any]:
+        """The workspace in figures."""
+        return self._workspace.status()
+
+    # Proofs
+
+    @property
+    def public_key(self) -> str:
+        """The key that certificates are checked with, in hex."""
+        return self._workspace.secrets.public
+
+    def certificate(self, number: int) -> Certificate:
+        """A certificate by its number."""
+        return self._workspace.certificate(number)
+
+    def certificate_file(self, number: int) -> bytes:
+        """A certificate's file as it lies on disk."""
+        return self._workspace.certificate_path(number).read_bytes()
+
+    def last_certificate(self) -> int:
+        """The number of the last certificate; 0 before the first."""
+        return self._workspace.last_certificate()
+
+    def nonces(self, certificate: int, samples: Sequence[str]) -> dict[str, str]:
+        """The nonces that open samples' entries in a certificate; who may have them is the caller's to check."""
+        return self._workspace.nonces(certificate, samples)
+
+    def request_that_erased(self, kind: str, name: str, asker: str | None = None) -> int | None:
+        """The number of the request (of this asker) whose certificate says that this name was forgotten."""
+        certificate = forgotten_as(self._workspace.catalogue, self._workspace.secrets, kind, name)
+        if certificate is None:
+            return None
+        sql = "SELECT number FROM queue WHERE certificate = ? AND state = 'done' AND (? IS NULL OR asker = ?)"
+        row = self._workspace.catalogue.one(sql, certificate, asker, asker)
+        return row[0] if row else None
+
+    def events(self, after: int, limit: int) -> list[dict[str, Any]]:
+        """Events of the ledger by number."""
+        sql = "SELECT number, time, event, detail FROM ledger WHERE number > ? ORDER BY number LIMIT ?"
+        rows = self._workspace.catalogue.all(sql, after, limit)
+        return [{"number": n, "time": t, "event": e, "detail": json.loads(d)} for n, t, e, d in rows]
+
+    def serving_event(self, state: str) -> dict[str, Any] | None:
+        """The event of the ledger that says what was served under a state id."""
+        sql = "SELECT number, time, detail FROM ledger WHERE event = 'serving' AND json_extract(detail, '$.state') = ?"
+        row = self._workspace.catalogue.one(sql, state)
+        return {"number": row[0], "time": row[1], "detail": json.loads(row[2])} if row else None
+
+    # Statistics
+
+    def measurements(self, limit: int = 200) -> list[Measurement]:
+        """The last measurements of accuracy, the oldest first."""
+        return measurements(self._workspace.catalogue, limit)
+
+    def costs(self) -> Costs:
+        """What all erasures cost."""
+        return costs(self._workspace.catalogue)
+
+    def deadlines(self, asker: str | None = None) -> Deadlines:
+        """Requests (of this asker) against their deadlines."""
+        return deadlines(self._workspace.catalogue, asker)
+
+    def request_counts(self) -> dict[str, int]:
+        """The number of requests in each state."""
+        counts = dict(self._workspace.catalogue.all("SELECT state, count(*) FROM queue GROUP BY state"))
+        return {state: counts.get(state, 0) for state in queue.STATES}
+
+    def queue_age(self) -> float:
+        """The age in seconds of the oldest request that waits; 0 if none does."""
+        marks = ",".join("?" * len(WAITING))
+        sql = f"SELECT min(received) FROM queue WHERE state IN ({marks})"
+        first = self._workspace.catalogue.one(sql, *WAITING)
+        return (datetime.now(UTC) - datetime.fromisoformat(first[0])).total_seconds() if first and first[0] else 0.0
+
+    def forget_seconds(self) -> list[float]:
+        """Seconds from received to done of the last requests, sorted."""
+        sql = (
+            "SELECT q.received, m.time FROM queue q JOIN moves m ON m.entry = q.number AND m.state = 'done'"
+            " WHERE q.state = 'done' AND q.request IS NOT NULL ORDER BY q.number DESC LIMIT ?"
+        )
+        times = self._workspace.catalogue.all(sql, RECENT)
+        return sorted(
+            (datetime.fromisoformat(end) - datetime.fromisoformat(start)).total_seconds() for start, end in times
+        )
+
+    def expected_seconds(self) -> float | None:
+        """The median of `forget_seconds`; None before the first request is done."""
+        return quantile(self.forget_seconds(), 0.5)
+
+
+def quantile(ordered: list[float], share: float) -> float | None:
+    """The value below which this share of an ordered list lies; None of an empty list."""
+    return ordered[min(int(share * len(ordered)), len(ordered) - 1)] if ordered else None
