@@ -1,10 +1,8 @@
-"""Samples are found by an index whatever names them, also in a catalogue of before."""
-
-import sqlite3
+"""Samples are found by an index, whatever names them."""
 
 import pytest
 
-from shardgraph.storage.database import Catalogue
+from shardgraph.storage.catalogue import Catalogue
 
 COLUMNS = ("id", "label", "source", "subject", "unit")
 
@@ -27,19 +25,6 @@ def steps(catalogue, column):
 @pytest.mark.parametrize("column", COLUMNS)
 def test_no_column_is_scanned(catalogue, column):
     assert "SEARCH" in steps(catalogue, column) and "SCAN" not in steps(catalogue, column)
-
-
-def test_a_catalogue_of_before_gets_the_indexes_when_it_is_opened(catalogue, tmp_path):
-    catalogue.close()
-    with sqlite3.connect(tmp_path / "catalog.sqlite") as old:
-        old.executescript(
-            "DROP INDEX by_person; DROP INDEX by_label;CREATE INDEX by_subject ON samples (subject) WHERE subject <> ''"
-        )
-    old.close()
-    again = Catalogue(tmp_path / "catalog.sqlite")
-    assert all("SEARCH" in steps(again, column) for column in COLUMNS)
-    assert again.one("SELECT 1 FROM sqlite_master WHERE name = 'by_subject'") is None
-    again.close()
 
 
 def test_samples_are_counted_by_name(catalogue):

@@ -6,7 +6,7 @@ import pytest
 
 from shardgraph.errors import DamagedFile
 from shardgraph.storage import store
-from shardgraph.storage.database import Catalogue
+from shardgraph.storage.catalogue import Catalogue
 from shardgraph.storage.files import sweep
 from shardgraph.storage.samples import pack_samples
 from shardgraph.storage.store import Store

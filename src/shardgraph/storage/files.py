@@ -71,7 +71,7 @@ def adopt(root: Path, new: Path, path: Path, old: list[Path] | None = None) -> N
 def beside() -> Iterator[Callable[..., None]]:
     """Something to leave work to, which a thread does meanwhile; at the end it is done, or its error is raised."""
     with ThreadPoolExecutor(1) as pool:
-        left: list[Future] = []
+        left: list[Future[object]] = []
         yield lambda work, *given: left.append(pool.submit(work, *given))
     for each in left:
         each.result()

@@ -1,8 +1,11 @@
 """One writer: an OS lock that dies with its process, never a pid file that outlives it."""
 
 import os
+import time
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
+from typing import TypeVar
 
 from shardgraph.errors import WorkspaceBusy, WorkspaceError
 
@@ -13,6 +16,22 @@ except ImportError:
         "a workspace needs Linux or macOS: this system has no file locks that end with their process (flock); "
         "on Windows, use the Windows Subsystem for Linux"
     ) from None
+
+
+PAUSE = 0.05  # seconds between two attempts
+_T = TypeVar("_T")
+
+
+def retry_while_busy(act: Callable[[], _T], seconds: float, *, pause: float = PAUSE) -> _T:
+    """The result of `act`, tried again while it raises `WorkspaceBusy`; after `seconds` the error is raised."""
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            return act()
+        except WorkspaceBusy:
+            if time.monotonic() >= end:
+                raise
+        time.sleep(pause)
 
 
 class WriteLock:

@@ -14,9 +14,11 @@ import numpy as np
 
 from shardgraph.digest import digest, keyed_hash
 from shardgraph.errors import DamagedFile
-from shardgraph.storage.database import Catalogue
+from shardgraph.storage.catalogue import Catalogue
 from shardgraph.storage.files import destroy_with_folder, read_file, write_file
 from shardgraph.storage.samples import Samples, concatenate, pack_samples, unpack_samples
+from shardgraph.storage.tables import inventory
+from shardgraph.storage.tables.inventory import Row
 
 TEST_BUCKETS = 16
 CHUNK_BYTES = 64 << 20  # of embeddings in one file of the inbox
@@ -54,8 +56,8 @@ class Store:
         A unit that is being rewritten may be the old file or the new one, unless `settled` ones are asked for.
         """
         raw = read_file(self.path(unit))
-        found = self.catalogue.one("SELECT digest, dirty FROM units WHERE name = ?", unit)
-        if found is None or (digest(raw) != found[0] and (settled or not found[1])):
+        found = inventory.find_unit(self.catalogue, unit)
+        if found is None or (digest(raw) != found.digest and (settled or not found.dirty)):
             raise DamagedFile(f"{self.path(unit)} ({unit}) is torn or was changed: restore it from a backup")
         return unpack_samples(raw)
 
@@ -65,26 +67,22 @@ class Store:
         The files are known to the catalogue before they are written, so that `drop_empty_inbox` finds
         and destroys what a crash left.
         """
-        last = self.catalogue.one("SELECT max(CAST(substr(name, 7) AS INTEGER)) FROM units WHERE name LIKE 'inbox:%'")
-        first = (last[0] or 0) + 1 if last else 1
+        first = inventory.last_inbox_number(self.catalogue) + 1
         chunks = {f"inbox:{first + i}": rows for i, rows in enumerate(_bounded(samples))}
-        with self.catalogue.transaction() as db:
-            db.executemany("INSERT INTO units (name, digest, dirty) VALUES (?, '', 1)", [(unit,) for unit in chunks])
+        with self.catalogue.transaction() as transaction:
+            inventory.add_units(transaction, chunks)
         digests = {unit: self._put_chunk(unit, samples.take(rows)) for unit, rows in chunks.items()}
         units = [unit for unit, rows in chunks.items() for _ in rows]
         columns = (samples.ids, samples.labels, samples.sources, samples.subjects, samples.splits, units)
-        with self.catalogue.transaction() as db:
-            db.executemany(
-                "UPDATE units SET digest = ?, dirty = 0 WHERE name = ?", [(d, u) for u, d in digests.items()]
-            )
-            rows = list(zip(*columns, strict=True))
-            db.executemany("INSERT INTO samples (id,label,source,subject,split,unit) VALUES (?,?,?,?,?,?)", rows)
+        with self.catalogue.transaction() as transaction:
+            inventory.record_units(transaction, digests)
+            inventory.add_samples(transaction, (Row(*row) for row in zip(*columns, strict=True)))
 
     def place(self, progress: Progress = lambda done, of: None) -> None:
         """Move every sample that has a target into its file, and erase the emptied inbox. Can be repeated."""
-        pending = self.catalogue.all("SELECT DISTINCT target FROM samples WHERE target IS NOT NULL ORDER BY target")
+        pending = inventory.targets(self.catalogue)
         inbox = self._map_inbox() if pending else {}
-        for done, (unit,) in enumerate(pending):
+        for done, unit in enumerate(pending):
             progress(done, len(pending))
             self._place_one(unit, inbox)
         progress(len(pending), len(pending))
@@ -93,30 +91,26 @@ class Store:
 
     def unaim(self) -> None:
         """Take back all targets of a placement that never began."""
-        with self.catalogue.transaction() as db:
-            db.execute("UPDATE samples SET target = NULL WHERE target IS NOT NULL")
-            db.execute("DELETE FROM units WHERE digest = ''")
+        with self.catalogue.transaction() as transaction:
+            inventory.clear_targets(transaction)
 
     def remove(self, units: Iterable[str]) -> None:
         """Rewrite these dirty units without what the catalogue no longer lists. Can be repeated."""
         for unit in units:
-            if self.catalogue.one("SELECT 1 FROM units WHERE name = ? AND dirty = 1", unit):
-                wanted = {row.id for row in self.catalogue.rows("unit", [unit])}
+            found = inventory.find_unit(self.catalogue, unit)
+            if found is not None and found.dirty:
+                wanted = self._ids(unit)
                 self._write(unit, [self.read(unit)] if wanted else [], wanted)
 
     def drop_empty_inbox(self) -> None:
         """Destroy the inbox files that no sample waits in."""
-        empty = "SELECT name FROM units WHERE name LIKE 'inbox:%' AND name NOT IN (SELECT unit FROM samples)"
-        for (unit,) in self.catalogue.all(empty):
+        for unit in inventory.empty_inbox_units(self.catalogue):
             self._write(unit, [], set())
 
     def aim(self, targets: list[tuple[str, str]]) -> None:
         """Say which unit each waiting sample belongs in, as (unit, id) pairs; `place` moves them there."""
-        units = [(unit,) for unit in sorted({unit for unit, _ in targets})]
-        with self.catalogue.transaction() as db:
-            db.executemany("UPDATE samples SET target = ? WHERE id = ?", targets)
-            db.executemany("INSERT OR IGNORE INTO units (name, digest) VALUES (?, '')", units)
-            db.executemany("UPDATE units SET dirty = 1 WHERE name = ?", units)
+        with self.catalogue.transaction() as transaction:
+            inventory.set_targets(transaction, {sample: unit for unit, sample in targets})
 
     def _put_chunk(self, unit: str, samples: Samples) -> str:
         raw = pack_samples(samples)
@@ -124,13 +118,16 @@ class Store:
         return digest(raw)
 
     def _place_one(self, unit: str, inbox: "dict[str, _Chunk]") -> None:
-        arriving = self.catalogue.all("SELECT id, unit FROM samples WHERE target = ?", unit)
+        arriving = inventory.arriving(self.catalogue, unit)
         parts = [self.read(unit)] if self.path(unit).exists() else []
-        for name in sorted({name for _, name in arriving}):
+        for name in sorted(set(arriving.values())):
             samples, row = inbox[name]
-            parts.append(samples.take([row[sample] for sample, where in arriving if where == name]))
-        wanted = {row.id for row in self.catalogue.rows("unit", [unit])} | {sample for sample, _ in arriving}
-        self._write(unit, parts, wanted)
+            parts.append(samples.take([row[sample] for sample, where in arriving.items() if where == name]))
+        self._write(unit, parts, self._ids(unit) | arriving.keys())
+
+    def _ids(self, unit: str) -> set[str]:
+        """The samples that the catalogue lists in a unit."""
+        return {row.id for row in inventory.find_in_unit(self.catalogue, unit)}
 
     def _write(self, unit: str, parts: list[Samples], wanted: set[str]) -> None:
         """Make the unit hold exactly `wanted`, taken from the parts; then say so in the catalogue."""
@@ -139,17 +136,16 @@ class Store:
             write_file(self.root, self.path(unit), raw)
         else:
             destroy_with_folder(self.path(unit))
-        with self.catalogue.transaction() as db:
+        with self.catalogue.transaction() as transaction:
             if wanted:
-                db.execute("INSERT OR REPLACE INTO units (name, digest) VALUES (?, ?)", (unit, digest(raw)))
-                db.execute("UPDATE samples SET unit = target, target = NULL WHERE target = ?", (unit,))
+                inventory.record_units(transaction, {unit: digest(raw)})
             else:
-                db.execute("DELETE FROM units WHERE name = ?", (unit,))
+                inventory.remove_unit(transaction, unit)
 
     def _map_inbox(self) -> "dict[str, _Chunk]":
         """The inbox's files, mapped: only the rows that are taken are read."""
         chunks = {}
-        for (unit,) in self.catalogue.all("SELECT DISTINCT unit FROM samples WHERE target IS NOT NULL"):
+        for unit in inventory.origins(self.catalogue):
             self.read(unit)
             with self.path(unit).open("rb") as file:
                 mapped = unpack_samples(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))

@@ -8,6 +8,7 @@ tensors give equal bytes; ours copies them once, or not at all.
 import json
 from collections.abc import Iterable, Mapping
 from mmap import mmap
+from typing import Any
 
 import numpy as np
 
@@ -64,7 +65,7 @@ def _flat(array: np.ndarray) -> memoryview:
     return array.reshape(-1).view(np.uint8).data
 
 
-def _view(raw: Raw | mmap, base: int, entry: dict) -> np.ndarray:
+def _view(raw: Raw | mmap, base: int, entry: Mapping[str, Any]) -> np.ndarray:
     start, end = entry["data_offsets"]
     dtype = np.dtype(_TYPES[entry["dtype"]])
     count = int(np.prod(entry["shape"], dtype=np.int64))

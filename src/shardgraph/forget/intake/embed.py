@@ -26,6 +26,7 @@ from shardgraph.forget.intake.admission import admit_rows, here_already
 from shardgraph.learn.executors import best_device
 from shardgraph.learn.numerics import Numerics, fingerprint
 from shardgraph.storage.samples import Samples
+from shardgraph.storage.tables import inventory, ledger
 
 PRECOMPUTED = {"name": "precomputed"}
 OnBad = Callable[[str, str], None]
@@ -108,16 +109,13 @@ def _embedder(
 
 def _interrupted(bench: Bench, mark: str) -> bool:
     """Whether a call that adds this input was begun and did not end."""
-    last = bench.store.catalogue.one(
-        "SELECT event FROM ledger WHERE json_extract(detail, '$.input') = ? ORDER BY number DESC LIMIT 1", mark
-    )
-    return last == ("arriving",)
+    return ledger.last_event_of_input(bench.store.catalogue, mark) == "arriving"
 
 
 def _here(bench: Bench, reader: Reader, allow_return: bool, resuming: bool, only_new: OnHere | None) -> set[str]:
     """The ids that need not be added: an interrupted call did, or only new ones are asked for; all others may come."""
     records = [replace(record, payload=b"") for record in reader]
-    here = bench.store.catalogue.known(record.id for record in records) if resuming else set()
+    here = inventory.known_ids(bench.store.catalogue, (record.id for record in records)) if resuming else set()
     if only_new is not None:
         rows = ((r.id, r.label, r.source, r.subject, r.split) for r in records if r.id not in here)
         passed = here_already(rows, bench.store)

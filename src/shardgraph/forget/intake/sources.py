@@ -1,13 +1,14 @@
 """What is known about sources: owner, terms, and how much of them may be asked back."""
 
 import math
-import sqlite3
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from shardgraph.errors import InputError
-from shardgraph.storage.database import Catalogue
+from shardgraph.storage.catalogue import Catalogue, Transaction
+from shardgraph.storage.tables import inventory, parties
+from shardgraph.storage.tables.parties import Terms
 
 
 @dataclass(frozen=True)
@@ -26,10 +27,9 @@ class SourceTerms:
 
 def terms_by_source(catalogue: Catalogue) -> dict[str, SourceTerms]:
     """Every named source that has samples or terms."""
-    counts = dict(catalogue.all("SELECT source, count(*) FROM samples WHERE source <> '' GROUP BY source"))
-    told = {name: rest for name, *rest in catalogue.all("SELECT name, owner, terms, rate FROM sources")}
-    names = sorted(counts.keys() | told.keys())
-    return {name: SourceTerms(counts.get(name, 0), *told.get(name, ())) for name in names}
+    counts, told = inventory.count_by_source(catalogue), parties.described_sources(catalogue)
+    known = {name: told.get(name, Terms()) for name in sorted(counts.keys() | told.keys())}
+    return {name: SourceTerms(counts.get(name, 0), of.owner, of.terms, of.rate) for name, of in known.items()}
 
 
 def set_terms(
@@ -48,20 +48,18 @@ def set_terms(
         old.terms if terms is None else terms,
         old.rate if rate is None else rate,
     )
-    with catalogue.transaction() as db:
-        db.execute("INSERT OR REPLACE INTO sources VALUES (?, ?, ?, ?)", (name, new.owner, new.terms, new.rate))
+    with catalogue.transaction() as transaction:
+        parties.describe_source(transaction, name, Terms(new.owner, new.terms, new.rate))
     return new
 
 
 def clear_terms(catalogue: Catalogue, name: str) -> None:
     """Drop what is known about a source."""
-    with catalogue.transaction() as db:
-        db.execute("DELETE FROM sources WHERE name = ?", (name,))
-        catalogue.soil(db)
+    with catalogue.transaction() as transaction:
+        parties.clear_source(transaction, name)
     catalogue.scrub()
 
 
-def forget_terms(db: sqlite3.Connection, names: Iterable[str]) -> None:
+def forget_terms(transaction: Transaction, names: Iterable[str]) -> None:
     """Within a forget: drop what is known about those of the sources that have no sample left."""
-    sql = "DELETE FROM sources WHERE name = ? AND name NOT IN (SELECT source FROM samples)"
-    db.executemany(sql, [(name,) for name in names])
+    parties.drop_empty_sources(transaction, names)

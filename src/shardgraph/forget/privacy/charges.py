@@ -8,7 +8,6 @@ for it. So no crash undercharges, and repeating a request, which accepts nothing
 import json
 import os
 import re
-import sqlite3
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -20,7 +19,8 @@ from shardgraph.learn.private.accounting.closeness import Guarantee, guarantee, 
 from shardgraph.learn.private.accounting.mechanism import Mechanism
 from shardgraph.learn.private.accounting.releases import Releases
 from shardgraph.learn.private.accounting.terms import PrivacyTerms
-from shardgraph.storage.database import Catalogue
+from shardgraph.storage.catalogue import Catalogue, Transaction
+from shardgraph.storage.tables import ledger
 
 GONE = "gone:"  # before the random name of a shard that is no longer there, and of its group
 _GONE = re.compile(GONE + "[0-9a-f]{32}")
@@ -141,12 +141,12 @@ class Book:
     @classmethod
     def load(cls, catalogue: Catalogue) -> "Book":
         """The book of a workspace; an empty one where nothing was private yet."""
-        row = catalogue.one("SELECT value FROM privacy WHERE name = 'book'")
-        return cls.from_json(json.loads(row[0])) if row else cls()
+        account = ledger.privacy_account(catalogue)
+        return cls.from_json(json.loads(account)) if account else cls()
 
-    def save(self, db: sqlite3.Connection) -> None:
-        """Write the book, within a transaction."""
-        db.execute("INSERT OR REPLACE INTO privacy VALUES ('book', ?)", (canonical_json(self.to_json()).decode(),))
+    def save(self, transaction: Transaction) -> None:
+        """Write the book."""
+        ledger.save_privacy_account(transaction, canonical_json(self.to_json()).decode())
 
 
 def spend(

@@ -14,6 +14,7 @@ from shardgraph.learn.private.accounting.closeness import require
 from shardgraph.learn.private.accounting.terms import PrivacyTerms
 from shardgraph.learn.recipe import Recipe
 from shardgraph.storage.store import Store
+from shardgraph.storage.tables import inventory
 
 SPENT = "the budget {} is spent: {}; give a larger one (--alpha-budget, --beta-budget), or make a new workspace"
 
@@ -93,7 +94,7 @@ def check_releases(store: Store, config: Config, arriving: Iterable[str], *, reb
         return  # everything was forgotten: nothing is released
     check_target(terms.epsilon, terms.delta, sizes.total())
     graph = graph_over((f"shard:{shard}" for shard in sizes), config)
-    built = {name.removeprefix("group:") for (name,) in store.catalogue.all("SELECT name FROM built")}
+    built = inventory.built_groups(store.catalogue)
     changed = {group.name for group in graph.affected(set(arriving))}
     book = Book.load(store.catalogue)
     begun = {
@@ -114,5 +115,5 @@ def check_releases(store: Store, config: Config, arriving: Iterable[str], *, reb
 
 def shard_sizes(store: Store) -> Counter[str]:
     """How many samples every shard holds."""
-    labels = store.catalogue.unit_labels()
+    labels = inventory.unit_labels(store.catalogue)
     return Counter({u.removeprefix("shard:"): sum(n.values()) for u, n in labels.items() if u.startswith("shard:")})

@@ -12,15 +12,15 @@ nobody anything.
 
 import json
 import os
-import sqlite3
 from collections.abc import Iterable
 from pathlib import Path
 from typing import IO
 
 from shardgraph.errors import ConfigError, WorkspaceError
 from shardgraph.forget.proof.keys import Secrets
-from shardgraph.storage.database import Catalogue
+from shardgraph.storage.catalogue import Catalogue, Transaction
 from shardgraph.storage.files import sync_folder, write_file
+from shardgraph.storage.tables import inventory, ledger
 
 POINTER = "record"  # the file in the workspace that says where the record is
 
@@ -44,25 +44,19 @@ def record_path(root: Path) -> Path | None:
     return Path(pointer.read_text(encoding="utf-8")) if pointer.exists() else None
 
 
-def note(root: Path, secrets: Secrets, db: sqlite3.Connection, ids: Iterable[str]) -> None:
-    """Add the request that the ledger's last line accepts; in its transaction, and synced when this returns."""
+def note(root: Path, secrets: Secrets, transaction: Transaction, ids: Iterable[str]) -> None:
+    """Add the request that the ledger's last event accepts, in its transaction; synced when this returns."""
     if path := record_path(root):
         name = os.urandom(16).hex()
-        number, detail = db.execute("SELECT number, detail FROM ledger ORDER BY number DESC LIMIT 1").fetchone()
-        told = json.dumps(json.loads(detail) | {"record": name}, sort_keys=True)
-        db.execute("UPDATE ledger SET detail = ? WHERE number = ?", (told, number))
+        ledger.add_to_last_event(transaction, {"record": name})
         _append(path, {"request": name, "marks": sorted(secrets.mark("samples", sample) for sample in ids)})
 
 
 def note_cancelled(root: Path, catalogue: Catalogue, entry: int) -> None:
     """Add that an entry of the queue was taken back."""
-    sql = (
-        "SELECT json_extract(detail, '$.record') FROM ledger"
-        " WHERE event = 'received' AND json_extract(detail, '$.entry') = ?"
-    )
-    line, path = catalogue.one(sql, entry), record_path(root)
-    if path and line and line[0]:
-        _append(path, {"cancels": line[0]})
+    name, path = ledger.logged_name_of(catalogue, entry), record_path(root)
+    if path and name:
+        _append(path, {"cancels": name})
 
 
 def missing(root: Path, secrets: Secrets, catalogue: Catalogue) -> tuple[list[str], list[str]]:
@@ -72,12 +66,10 @@ def missing(root: Path, secrets: Secrets, catalogue: Catalogue) -> tuple[list[st
         return [], []
     lines = _lines(path, secrets)
     asked = {line["request"]: line["marks"] for line in lines if "request" in line}
-    told = catalogue.all("SELECT json_extract(detail, '$.record') FROM ledger")
-    again = catalogue.all("SELECT r.value FROM ledger, json_each(detail, '$.records') r WHERE event = 'replayed'")
-    for name in {*(name for (name,) in (*told, *again)), *(line.get("cancels") for line in lines)}:
+    for name in {*ledger.logged_names(catalogue), *(line.get("cancels") for line in lines)}:
         asked.pop(name, None)
     marks = {mark for marks in asked.values() for mark in marks}
-    ids = (sample for (sample,) in catalogue.all("SELECT id FROM samples ORDER BY id")) if marks else ()
+    ids = inventory.all_ids(catalogue) if marks else ()
     return sorted(asked), [sample for sample in ids if secrets.mark("samples", sample) in marks]
 
 

@@ -14,8 +14,9 @@ from shardgraph.forget.build.build import Wanted, wanted_groups
 from shardgraph.forget.config import Config
 from shardgraph.forget.rights.rights import Right
 from shardgraph.learn.numerics import Numerics
-from shardgraph.storage.database import Catalogue
+from shardgraph.storage.catalogue import Catalogue
 from shardgraph.storage.store import Store
+from shardgraph.storage.tables import inventory
 
 
 @dataclass(frozen=True)
@@ -81,8 +82,7 @@ def view(catalogue: Catalogue, right: Right) -> View:
     labels: dict[str, dict[str, int]] = {}
     held: dict[str, int] = {}
     classes, partial = set(), set()
-    sql = "SELECT unit, source, label, count(*) FROM samples WHERE unit LIKE 'shard:%' GROUP BY unit, source, label"
-    for unit, source, label, count in catalogue.all(sql):
+    for unit, source, label, count in inventory.shard_contents(catalogue):
         held[unit] = held.get(unit, 0) + count
         classes.add(label)
         if right.allows(unit, source):
@@ -90,14 +90,14 @@ def view(catalogue: Catalogue, right: Right) -> View:
             mine[label] = mine.get(label, 0) + count
         else:
             partial.add(unit)
-    digests = catalogue.unit_digests()
+    digests = inventory.unit_digests(catalogue)
     seen = {unit: _part(catalogue, right, unit, digests[unit]) if unit in partial else digests[unit] for unit in labels}
     return View(labels, seen, frozenset(labels.keys() - partial), held, frozenset(classes))
 
 
 def allowed_ids(catalogue: Catalogue, right: Right, unit: str) -> set[str]:
     """The samples of a file that a right allows."""
-    return {row.id for row in catalogue.rows("unit", [unit]) if right.allows(unit, row.source)}
+    return {row.id for row in inventory.find_in_unit(catalogue, unit) if right.allows(unit, row.source)}
 
 
 def menu(store: Store, config: Config, numerics: Numerics, right: Right) -> Menu:

@@ -20,6 +20,7 @@ from shardgraph.forget.rights.sums import Tally, tally
 from shardgraph.learn.adapters import Adapters
 from shardgraph.learn.ensemble import Model
 from shardgraph.storage.store import Store
+from shardgraph.storage.tables import erasures, inventory, requests
 
 
 @dataclass(frozen=True)
@@ -29,8 +30,8 @@ class Stamp:
     right: Right
     model_digest: str
     provisioned: tuple[Provisioned, ...]
-    requests: int  # the last forget that was accepted
-    withheld: tuple[int, ...]
+    erasure: int  # the last one that was accepted
+    withholding: tuple[int, ...]  # the requests that withhold samples
 
 
 @dataclass(frozen=True)
@@ -63,10 +64,9 @@ def stamp_of(store: Store, consumer: str) -> Stamp:
     with catalogue.reading():
         right = right_of(catalogue, consumer)
         provisioned = tuple(provisioned_groups(catalogue, consumer))
-        last = catalogue.one("SELECT max(number) FROM requests")
-        withheld = catalogue.all("SELECT DISTINCT entry FROM withheld ORDER BY entry")
-    entries = tuple(entry for (entry,) in withheld)
-    return Stamp(right, Manifest.load(store.root).model_digest, provisioned, (last and last[0]) or 0, entries)
+        last = erasures.last_erasure(catalogue)
+        withholding = requests.withholding_requests(catalogue)
+    return Stamp(right, Manifest.load(store.root).model_digest, provisioned, last, withholding)
 
 
 def serve(store: Store, config: Config, stamp: Stamp, device: str, before: Tally | None = None) -> Serving:
@@ -101,12 +101,12 @@ def _clean(
     A group is served if it is built as wanted of what is retained now, if the manifest names it (or a row of this
     right), and if no file that it learned from holds a sample that waits to be forgotten.
     """
-    built = {name: (key, value) for name, key, value in store.catalogue.all("SELECT name, key, digest FROM built")}
+    built = {name: (group.key, group.digest) for name, group in inventory.built_groups(store.catalogue).items()}
     kept = {
         name: manifest.groups[name]
         for name, group in found.kept.items()
         if name in manifest.groups
-        and built.get(f"group:{name}") == (group.key, manifest.groups[name])
+        and built.get(name) == (group.key, manifest.groups[name])
         and not held_back.intersection((*group.members, *group.others, *group.private))
     }
     own = [
@@ -121,16 +121,16 @@ def _clean(
 
 def _settled(store: Store, manifest: Manifest) -> bool:
     """Whether no file of samples is being moved, and all that the manifest names is built."""
-    built = dict(store.catalogue.all("SELECT name, digest FROM built"))
-    published = all(built.get(f"group:{name}") == value for name, value in manifest.groups.items())
-    return published and not store.catalogue.one("SELECT 1 FROM units WHERE dirty = 1")
+    built = {name: group.digest for name, group in inventory.built_groups(store.catalogue).items()}
+    published = all(built.get(name) == value for name, value in manifest.groups.items())
+    return published and not inventory.any_unit_dirty(store.catalogue)
 
 
 def _held_back(store: Store) -> dict[str, set[str]]:
     """The samples that wait to be forgotten, by file."""
     found: dict[str, set[str]] = {}
-    for unit, sample in store.catalogue.all("SELECT unit, id FROM samples WHERE id IN (SELECT id FROM withheld)"):
-        found.setdefault(unit, set()).add(sample)
+    for row in requests.withheld_rows(store.catalogue):
+        found.setdefault(row.unit, set()).add(row.id)
     return found
 
 

@@ -6,8 +6,6 @@ catalogue says that it is there. Rows lead: a file without a row is destroyed, a
 served.
 """
 
-import json
-import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -22,10 +20,12 @@ from shardgraph.forget.rights.rights import Right, rights_by_consumer
 from shardgraph.learn.adapters import Adapters
 from shardgraph.learn.executors import GroupTask
 from shardgraph.learn.numerics import Numerics
-from shardgraph.storage.database import Catalogue
+from shardgraph.storage.catalogue import Catalogue, Transaction
 from shardgraph.storage.files import adopt, destroy, destroy_with_folder, read_file, scratch_file
 from shardgraph.storage.samples import Samples, pack_samples
 from shardgraph.storage.store import Store
+from shardgraph.storage.tables import parties
+from shardgraph.storage.tables.parties import ProvisionedGroup
 
 FOLDER = "rights"
 
@@ -59,12 +59,8 @@ def provisioned_path(root: Path, consumer: str, key: str) -> Path:
 
 def provisioned_groups(catalogue: Catalogue, consumer: str | None = None) -> list[Provisioned]:
     """The groups that are kept under a right, or under any."""
-    rows = catalogue.all("SELECT consumer, name, key, digest, units FROM provisioned ORDER BY consumer, name")
-    return [
-        Provisioned(owner, name, key, value, tuple(json.loads(units)))
-        for owner, name, key, value, units in rows
-        if consumer in (None, owner)
-    ]
+    found = parties.provisioned_groups(catalogue, consumer)
+    return [Provisioned(row.consumer, row.name, row.key, row.digest, row.units) for row in found]
 
 
 def provision(
@@ -81,10 +77,14 @@ def provision(
         for done, result in enumerate(results, start=1):
             group = found.lacking[result.name]
             adopt(store.root, Path(outputs[result.name]), provisioned_path(store.root, right.consumer, group.key))
-            units = json.dumps([*group.members, *group.others])
-            row = (right.consumer, group.name, group.key, result.digest, result.samples, result.adapters, units)
-            with store.catalogue.transaction() as db:
-                db.execute("INSERT OR REPLACE INTO provisioned VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+            units = (*group.members, *group.others)
+            with store.catalogue.transaction() as transaction:
+                parties.record_provisioned(
+                    transaction,
+                    ProvisionedGroup(
+                        right.consumer, group.name, group.key, result.digest, result.samples, result.adapters, units
+                    ),
+                )
             progress("provisioning", done, len(missing))
     return len(missing)
 
@@ -138,16 +138,14 @@ def allowed_samples(store: Store, unit: str, ids: set[str]) -> Samples:
 
 def withdraw_stale(store: Store, consumer: str, wanted: Mapping[str, Wanted]) -> None:
     """Take from a right the groups that it should not have, and destroy their files."""
-    with store.catalogue.transaction() as db:
-        keep_only(db, consumer, wanted)
+    with store.catalogue.transaction() as transaction:
+        keep_only(transaction, consumer, wanted)
     destroy_strays(store)
 
 
-def keep_only(db: sqlite3.Connection, consumer: str, wanted: Mapping[str, Wanted]) -> None:
-    """In the caller's transaction: drop the rows of a right's groups that are not wanted, or not as they are."""
-    rows = db.execute("SELECT name, key FROM provisioned WHERE consumer = ?", (consumer,)).fetchall()
-    stale = [(consumer, name) for name, key in rows if name not in wanted or wanted[name].key != key]
-    db.executemany("DELETE FROM provisioned WHERE consumer = ? AND name = ?", stale)
+def keep_only(transaction: Transaction, consumer: str, wanted: Mapping[str, Wanted]) -> None:
+    """Drop the rows of a right's groups that are not wanted, or not as they are."""
+    parties.keep_provisioned(transaction, consumer, {name: group.key for name, group in wanted.items()})
 
 
 def that_saw(catalogue: Catalogue, units: Iterable[str]) -> list[tuple[str, str]]:

@@ -4,14 +4,15 @@ A right names sources and shards. It allows every training sample of those sourc
 those that come later. Nobody's right is part of the configuration: it can be given and taken at any time.
 """
 
-import sqlite3
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from shardgraph.errors import InputError, UnknownConsumer, check_list, some
-from shardgraph.storage.database import Catalogue, Row
-from shardgraph.storage.store import shard_unit
+from shardgraph.storage.catalogue import Catalogue, Transaction
+from shardgraph.storage.tables import inventory, parties
+from shardgraph.storage.tables.inventory import Row
+from shardgraph.storage.tables.parties import Grant
 
 SOURCE, SHARD = "source", "shard"
 
@@ -48,23 +49,15 @@ class Right:
 
 def rights_by_consumer(catalogue: Catalogue) -> dict[str, Right]:
     """Every consumer's right, by name."""
-    named: dict[tuple[str, str], list[str]] = {}
-    for consumer, kind, name in catalogue.all("SELECT consumer, kind, name FROM rights ORDER BY consumer, kind, name"):
-        named.setdefault((consumer, kind), []).append(name)
-    return {
-        name: Right(name, tuple(named.get((name, SOURCE), ())), tuple(named.get((name, SHARD), ())), bool(provision))
-        for name, provision in catalogue.all("SELECT name, provision FROM consumers ORDER BY name")
-    }
+    return {name: _right(grant) for name, grant in parties.find_grants(catalogue).items()}
 
 
 def right_of(catalogue: Catalogue, consumer: str) -> Right:
     """A consumer's right."""
-    found = catalogue.one("SELECT provision FROM consumers WHERE name = ?", consumer)
+    found = parties.find_grant(catalogue, consumer)
     if found is None:
         raise UnknownConsumer(f"{consumer!r} has no right here; `shardgraph grant` gives one", [consumer])
-    rows = catalogue.all("SELECT kind, name FROM rights WHERE consumer = ? ORDER BY name", consumer)
-    sources, shards = (tuple(name for kind, name in rows if kind == which) for which in (SOURCE, SHARD))
-    return Right(consumer, sources, shards, bool(found[0]))
+    return _right(found)
 
 
 def granted(catalogue: Catalogue, consumer: str, sources: Iterable[str], shards: Iterable[str]) -> Right:
@@ -96,25 +89,18 @@ def revoked(catalogue: Catalogue, consumer: str, sources: Iterable[str], shards:
     return old.minus(sources, shards)
 
 
-def write_right(db: sqlite3.Connection, right: Right) -> None:
-    """Make the rows those of this right; a consumer without any is not kept."""
-    db.execute("DELETE FROM rights WHERE consumer = ?", (right.consumer,))
-    if not right.sources and not right.shards:
-        db.execute("DELETE FROM consumers WHERE name = ?", (right.consumer,))
-        return
-    db.execute("INSERT OR REPLACE INTO consumers VALUES (?, ?)", (right.consumer, int(right.provision)))
-    rows = [(right.consumer, SOURCE, name) for name in right.sources]
-    rows += [(right.consumer, SHARD, name) for name in right.shards]
-    db.executemany("INSERT INTO rights VALUES (?, ?, ?)", rows)
+def write_right(transaction: Transaction, right: Right) -> None:
+    """Replace a consumer's right; a consumer without any is removed."""
+    parties.save_grant(transaction, Grant(right.consumer, right.sources, right.shards, right.provision))
 
 
-def forget_rights(db: sqlite3.Connection, rows: Iterable[Row]) -> None:
+def forget_rights(transaction: Transaction, rows: Iterable[Row]) -> None:
     """Within a forget: drop what rights say of sources and shards that lose their last sample with these."""
-    named = "DELETE FROM rights WHERE kind = ? AND name = ? AND NOT EXISTS (SELECT 1 FROM samples WHERE {} = ?)"
-    rows = list(rows)
-    db.executemany(named.format("source"), sorted({(SOURCE, row.source, row.source) for row in rows}))
-    shards = {(SHARD, row.unit.removeprefix("shard:"), row.unit) for row in rows if row.unit.startswith("shard:")}
-    db.executemany(named.format("unit"), sorted(shards))
+    parties.drop_empty_rights(transaction, rows)
+
+
+def _right(grant: Grant) -> Right:
+    return Right(grant.consumer, grant.sources, grant.shards, grant.provision)
 
 
 def _check_lists(sources: Iterable[str], shards: Iterable[str]) -> None:
@@ -123,9 +109,9 @@ def _check_lists(sources: Iterable[str], shards: Iterable[str]) -> None:
 
 
 def _sources(catalogue: Catalogue) -> set[str]:
-    return {name for (name,) in catalogue.all("SELECT DISTINCT source FROM samples WHERE source <> ''")}
+    return set(inventory.count_by_source(catalogue))
 
 
 def _shards(catalogue: Catalogue) -> set[str]:
-    units = catalogue.all("SELECT DISTINCT unit FROM samples")
-    return {unit.removeprefix("shard:") for (unit,) in units if unit == shard_unit(unit.removeprefix("shard:"))}
+    units = inventory.occupied_units(catalogue)
+    return {unit.removeprefix("shard:") for unit in units if unit.startswith("shard:")}

@@ -13,6 +13,7 @@ from shardgraph.learn.prototypes import Prototypes, total
 from shardgraph.learn.recipe import Recipe
 from shardgraph.storage.samples import Samples
 from shardgraph.storage.store import Store
+from shardgraph.storage.tables import inventory
 
 Chosen = Mapping[str, set[str]]  # ids, by file
 
@@ -40,7 +41,7 @@ def tally(store: Store, chosen: Chosen, recipe: Recipe, before: Tally | None = N
 
 def _anew(store: Store, chosen: Chosen, recipe: Recipe) -> Tally:
     parts: dict[str, Part] = {}
-    digests = store.catalogue.unit_digests()
+    digests = inventory.unit_digests(store.catalogue)
 
     def samples() -> Iterator[Samples]:
         for unit, ids in chosen.items():
@@ -55,7 +56,7 @@ def _anew(store: Store, chosen: Chosen, recipe: Recipe) -> Tally:
 
 def _changed(store: Store, chosen: Chosen, before: Tally) -> Tally | None:
     """The tally before, less what left and with what came; None if what left cannot be read any more."""
-    prototypes, parts, digests = before.prototypes, dict(before.parts), store.catalogue.unit_digests()
+    prototypes, parts, digests = before.prototypes, dict(before.parts), inventory.unit_digests(store.catalogue)
     for unit in sorted(before.parts.keys() | chosen.keys()):
         old, wanted = before.parts.get(unit, Part("", {})), chosen.get(unit, set())
         if old.digest == digests.get(unit) and old.prints.keys() == wanted:

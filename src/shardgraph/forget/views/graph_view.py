@@ -5,7 +5,7 @@ A value for those who draw. It names shards and sources, never a sample.
 One shard looked at closely: what it holds, who learns from it, what forgetting would cost.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter
 from dataclasses import dataclass
 
 from shardgraph.errors import InputError
@@ -17,6 +17,7 @@ from shardgraph.forget.intake.sources import terms_by_source
 from shardgraph.forget.views.served import withheld_rows
 from shardgraph.graph import ShardGraph, expected_cost, revisited_samples
 from shardgraph.storage.store import Store, shard_unit
+from shardgraph.storage.tables import inventory
 
 SERVING, MISSING, IDLE = "serving", "missing", "idle"
 
@@ -78,11 +79,8 @@ def group_states(store: Store, config: Config, manifest: Manifest) -> dict[str, 
 
 
 def _sources_of_shards(store: Store) -> dict[str, Counter[str]]:
-    held: dict[str, Counter[str]] = defaultdict(Counter)
-    sql = "SELECT unit, source, count(*) FROM samples WHERE unit LIKE 'shard:%' GROUP BY unit, source"
-    for unit, source, count in store.catalogue.all(sql):
-        held[unit.removeprefix("shard:")][source] = count
-    return held
+    found = inventory.shard_sources(store.catalogue)
+    return {unit.removeprefix("shard:"): Counter(sources) for unit, sources in found.items()}
 
 
 def _only(sources: Counter[str]) -> str:
@@ -119,7 +117,9 @@ class ShardView:
 
 def shard_view(store: Store, config: Config, manifest: Manifest, name: str) -> ShardView:
     """A shard of a trained workspace; an error if there is none of that name with samples in it."""
-    held = {unit: labels for unit, labels in store.catalogue.unit_labels().items() if unit.startswith("shard:")}
+    held = {
+        unit: labels for unit, labels in inventory.unit_labels(store.catalogue).items() if unit.startswith("shard:")
+    }
     if shard_unit(name) not in held:
         raise InputError(f"there is no shard {name!r} with samples in it")
     graph = graph_over(held, config)
@@ -127,16 +127,14 @@ def shard_view(store: Store, config: Config, manifest: Manifest, name: str) -> S
     sizes = {unit.removeprefix("shard:"): sum(labels.values()) for unit, labels in held.items()}
     affected = graph.affected([name])
     group = next(group.name for group in graph.groups() if name in group.members)
-    sources = store.catalogue.all(
-        "SELECT source, count(*) FROM samples WHERE unit = ? GROUP BY source", shard_unit(name)
-    )
+    sources = inventory.unit_sources(store.catalogue, shard_unit(name))
     labels = [{label for unit in map(shard_unit, found.members) for label in held.get(unit, ())} for found in affected]
     return ShardView(
         name=name,
         group=group,
         state=group_states(store, config, manifest).get(group, IDLE),
         labels=dict(Counter(held[shard_unit(name)]).most_common()),
-        sources=dict(Counter(dict(sources)).most_common()),
+        sources=dict(Counter(sources).most_common()),
         learns_from=tuple(sorted(graph.neighbourhood(name) - {name})),
         readers=tuple(readers),
         private=tuple(reader for reader in readers if (reader, name) in graph.private),

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 
 from shardgraph.errors import InputError
 from shardgraph.forget.proof.keys import Secrets
-from shardgraph.storage.database import Catalogue
+from shardgraph.storage.catalogue import Catalogue
+from shardgraph.storage.tables import erasures, inventory
+from shardgraph.storage.tables.inventory import Column
 
-COLUMNS = {"sample": "id", "subject": "subject", "source": "source"}
-_LAST = "\U0010ffff"  # sorts after every other letter
+COLUMNS: dict[str, Column] = {"sample": "id", "subject": "subject", "source": "source"}
 
 
 @dataclass(frozen=True)
@@ -29,19 +30,13 @@ def find(
         raise InputError(f"one can look for {', '.join(COLUMNS)}, got {kind!r}")
     if not beginning:
         raise InputError("say how the name begins")
-    column, marks = COLUMNS[kind], ",".join("?" * len(sources or ()))
-    among = f" AND source IN ({marks})" if sources is not None else ""
-    values = (beginning, beginning + _LAST, *(sources or ()), most)
-    where = f"FROM samples WHERE {column} >= ? AND {column} < ?{among}"
     if kind == "sample":
-        rows = catalogue.all(f"SELECT id, 1, label, source {where} ORDER BY id LIMIT ?", *values)
-    else:
-        sql = f"SELECT {column}, count(*) {where} AND {column} <> '' GROUP BY {column} ORDER BY {column} LIMIT ?"
-        rows = catalogue.all(sql, *values)
-    return [Found(*row) for row in rows]
+        rows = inventory.samples_beginning(catalogue, beginning, sources, most)
+        return [Found(row.id, 1, row.label, row.source) for row in rows]
+    names = inventory.names_beginning(catalogue, COLUMNS[kind], beginning, sources, most)
+    return [Found(name, samples) for name, samples in names.items()]
 
 
 def forgotten_as(catalogue: Catalogue, secrets: Secrets, kind: str, name: str) -> int | None:
     """The certificate that says that this very name was forgotten, if there is one."""
-    row = catalogue.one("SELECT certificate FROM forgotten WHERE mark = ?", secrets.mark(f"{kind}s", name))
-    return row[0] if row else None
+    return erasures.certificate_of(catalogue, secrets.mark(f"{kind}s", name))

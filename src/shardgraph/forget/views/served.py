@@ -11,16 +11,17 @@ from pathlib import Path
 from torch import Tensor
 
 from shardgraph.errors import DamagedFile, WorkspaceBusy, WorkspaceError
-from shardgraph.forget.build.build import PROTOTYPES, SUBTRACTED, prototypes_key, wanted_groups
+from shardgraph.forget.build.build import SUBTRACTED, prototypes_key, wanted_groups
 from shardgraph.forget.build.manifest import Manifest, load_group, load_prototypes
 from shardgraph.forget.config import Config
 from shardgraph.forget.erase.plan import affected_groups
 from shardgraph.learn.adapters import Adapters
 from shardgraph.learn.ensemble import Model
 from shardgraph.learn.prototypes import Prototypes
-from shardgraph.storage.database import Row
 from shardgraph.storage.samples import TRAIN, Samples
 from shardgraph.storage.store import Store
+from shardgraph.storage.tables import erasures, inventory, requests
+from shardgraph.storage.tables.inventory import Row
 
 Key = tuple[str, tuple[int, ...]]
 
@@ -92,24 +93,21 @@ def served_model(store: Store, config: Config, shelf: Shelf, device: str) -> tup
 
 def _withholding(store: Store) -> tuple[int, ...]:
     """The entries of the queue that withhold samples."""
-    return tuple(entry for (entry,) in store.catalogue.all("SELECT DISTINCT entry FROM withheld ORDER BY entry"))
+    return requests.withholding_requests(store.catalogue)
 
 
 def withheld_rows(store: Store) -> tuple[Row, ...]:
     """The samples that are here and withheld."""
-    sql = (
-        "SELECT id, label, source, subject, split, unit FROM samples WHERE id IN (SELECT id FROM withheld) ORDER BY id"
-    )
-    return tuple(Row(*row) for row in store.catalogue.all(sql))
+    return tuple(requests.withheld_rows(store.catalogue))
 
 
 def _clean_groups(store: Store, config: Config, manifest: Manifest, rows: tuple[Row, ...]) -> dict[str, str]:
     wanted = wanted_groups(store, config, manifest.fingerprint)
-    built = {name: (key, value) for name, key, value in store.catalogue.all("SELECT name, key, digest FROM built")}
+    built = {name: (group.key, group.digest) for name, group in inventory.built_groups(store.catalogue).items()}
     saw = {group.name for group in affected_groups(store, config, rows)} if rows else set()
     clean = {}
     for name, value in manifest.groups.items():
-        key, found = built.get(f"group:{name}", ("", ""))
+        key, found = built.get(name, ("", ""))
         if name in wanted and key == wanted[name].key and name not in saw:
             if found != value:
                 raise DamagedFile("manifest.json is torn or was changed; `shardgraph train --rebuild` writes it anew")
@@ -119,11 +117,11 @@ def _clean_groups(store: Store, config: Config, manifest: Manifest, rows: tuple[
 
 def _check_settled(store: Store, config: Config, manifest: Manifest, rows: tuple[Row, ...]) -> None:
     """Raise unless the prototypes are those of the samples that the catalogue lists."""
-    found = store.catalogue.one("SELECT key, digest FROM built WHERE name = ?", PROTOTYPES)
-    leaving = store.catalogue.one("SELECT 1 FROM requests WHERE state = 'accepted'")
-    current = found is not None and found[1] == manifest.prototypes
+    found = inventory.built_prototypes(store.catalogue)
+    leaving = erasures.any_erasure_in(store.catalogue, erasures.ACCEPTED)
+    current = found is not None and found.digest == manifest.prototypes
     if rows and current and found is not None:
-        current = found[0] in (SUBTRACTED, prototypes_key(store, config))
+        current = found.key in (SUBTRACTED, prototypes_key(store, config))
     if leaving or not current:
         raise WorkspaceBusy(f"samples of {store.root} are being moved or withdrawn just now; try again")
 

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from shardgraph.errors import DamagedFile, DiskFull, WorkspaceError
-from shardgraph.storage.database import Catalogue
+from shardgraph.errors import DamagedFile, DiskFull, WorkspaceBusy, WorkspaceError
+from shardgraph.storage.catalogue import Catalogue
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def test_a_reader_that_holds_the_log_open_is_reported(tmp_path, catalogue):
     catalogue._db.execute("PRAGMA busy_timeout=50")
     with catalogue.transaction() as db:
         db.execute("DELETE FROM samples")
-    with pytest.raises(DamagedFile, match="reader"):
+    with pytest.raises(WorkspaceBusy, match="reader"):
         catalogue.scrub()
     reader.close()
     catalogue.scrub()

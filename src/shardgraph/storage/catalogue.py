@@ -1,0 +1,251 @@
+"""The catalogue: a SQLite database of what the workspace holds, what is built, and what was asked.
+
+The byte promise does not cover its file, because the order of SQLite's pages depends on history; it covers its content.
+Deleted rows are overwritten (`secure_delete`). SQLite also leaves copies of rows behind when it moves them between
+pages. `Catalogue.scrub` empties the write-ahead log and removes such copies; it must succeed before a sample is
+reported as erased.
+
+Only `storage.tables` and `storage.migrations` contain SQL. Other rooms call the functions of `storage.tables`.
+"""
+
+import json
+import sqlite3
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from shardgraph.errors import DamagedFile, WorkspaceBusy, WorkspaceError
+from shardgraph.storage import migrations
+from shardgraph.storage.files import check_room
+from shardgraph.storage.lock import retry_while_busy
+
+_PRAGMAS = ("journal_mode=WAL", "synchronous=FULL", "secure_delete=ON", "busy_timeout=10000", "temp_store=MEMORY")
+_OPENING = 10.0  # seconds to wait for a process that creates or migrates the same file
+ROOM = 1 << 20  # bytes that SQLite needs at least, to write anything
+FEW = 8  # names that are searched for one by one; for more, rewriting the file is faster
+_PART = 500  # values in one `IN (...)`
+
+
+class Transaction:
+    """Writes that are committed together; `Catalogue.transaction` makes one."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def execute(self, sql: str, values: Sequence[Any] = ()) -> sqlite3.Cursor:
+        """Execute one statement."""
+        return self._connection.execute(sql, values)
+
+    def executemany(self, sql: str, rows: Iterable[Sequence[Any]]) -> sqlite3.Cursor:
+        """Execute one statement for every row of values."""
+        return self._connection.executemany(sql, rows)
+
+    def mark_dirty(self) -> None:
+        """Record that names are deleted in this transaction; the mark stays until `Catalogue.scrub` succeeds."""
+        self.execute("INSERT OR REPLACE INTO state VALUES ('dirty', '1')")
+
+
+class Catalogue:
+    """An open catalogue; `transaction` is the only way to write."""
+
+    def __init__(self, path: Path) -> None:
+        """Open the file, create it if it does not exist, and apply pending migrations."""
+        self._path = path
+        self._db = retry_while_busy(lambda: _opened(path), _OPENING)
+        try:
+            if migrations.pending(self._db):
+                with self.transaction() as transaction:
+                    migrations.apply(transaction)
+        except sqlite3.DatabaseError as error:
+            self._db.close()
+            raise _told(path, error) from error
+        except BaseException:
+            self._db.close()
+            raise
+
+    def close(self) -> None:
+        """Close the file; the object cannot be used afterwards."""
+        self._db.close()
+
+    @contextmanager
+    def transaction(self) -> Iterator[Transaction]:
+        """All of the block's writes, or none of them."""
+        try:
+            self._db.execute("BEGIN IMMEDIATE")
+            yield Transaction(self._db)
+            self._db.execute("COMMIT")
+        except BaseException as error:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            if isinstance(error, sqlite3.OperationalError):
+                _check_disk(self._path.parent, error)
+            if isinstance(error, sqlite3.OperationalError) and "locked" in str(error):
+                raise WorkspaceBusy("another process writes to the catalogue; try again") from error
+            raise
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """All of the block's reads see one state; keep it short, because `scrub` has to wait for it."""
+        self._db.execute("BEGIN")
+        try:
+            yield
+        finally:
+            self._db.execute("ROLLBACK")
+
+    def all(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
+        """All rows of a query, within a transaction including what it has written so far."""
+        return self._db.execute(sql, values).fetchall()
+
+    def one(self, sql: str, *values: object) -> tuple[Any, ...] | None:
+        """The first row of a query, or None."""
+        row: tuple[Any, ...] | None = self._db.execute(sql, values).fetchone()
+        return row
+
+    def among(self, sql: str, wanted: Sequence[object]) -> Iterator[tuple[Any, ...]]:
+        """The rows of a query for any number of values; `IN (...)` replaces the braces in `sql`."""
+        for start in range(0, len(wanted), _PART):
+            part = wanted[start : start + _PART]
+            yield from self._db.execute(sql.format(f"IN ({','.join('?' * len(part))})"), part)
+
+    @property
+    def data_version(self) -> int:
+        """A number that differs from the last one read here if another connection has written in between."""
+        found = self.one("PRAGMA data_version")
+        return int(found[0]) if found else 0
+
+    @property
+    def dirty(self) -> bool:
+        """Whether names were deleted and their copies not yet removed, because a process was interrupted."""
+        return self.one("SELECT 1 FROM state WHERE name = 'dirty'") is not None
+
+    def scrub(self, gone: Collection[str] | None = None) -> None:
+        """Empty the write-ahead log and, if names were deleted, remove the copies that SQLite left in the file.
+
+        The file is rewritten if it contains one of the names in `gone`, if there are many of them, or if they are
+        not known.
+        """
+        self._empty_log()
+        if not self.dirty:
+            return
+        if gone is None or len(gone) > FEW or self._holds(gone):
+            try:
+                self._db.execute("VACUUM")
+            except sqlite3.OperationalError as error:
+                _check_disk(self._path.parent, error)
+                raise WorkspaceBusy(f"the catalogue could not be rewritten, got {error}; try again") from error
+            self._empty_log()
+        with self.transaction() as transaction:
+            transaction.execute("DELETE FROM state WHERE name = 'dirty'")
+        self._empty_log()
+
+    def _empty_log(self) -> None:
+        busy = self.all("PRAGMA wal_checkpoint(TRUNCATE)")[0][0]
+        if busy:
+            raise WorkspaceBusy("the catalogue's log could not be emptied: a reader holds it open; try again")
+
+    def _holds(self, names: Collection[str]) -> bool:
+        """Whether one of these names occurs anywhere in the file, also as a part of something else.
+
+        SQLite reads the file: opening and closing it a second time would release the locks of this process.
+        """
+        raw = self._db.serialize()
+        return any(name.encode() in raw for name in names if name)
+
+    # Kept until every caller uses `storage.tables`; nothing new should call these.
+
+    def rows(self, column: str, wanted: Sequence[str]) -> "list[Row]":
+        """The samples whose `column` is one of `wanted`, by id."""
+        sql = f"SELECT id, label, source, subject, split, unit FROM samples WHERE {_column(column)} {{}}"
+        return sorted((Row(*row) for row in self.among(sql, wanted)), key=lambda row: row.id.encode())
+
+    def counts(self, column: str, wanted: Sequence[str], condition: str = "1") -> dict[str, int]:
+        """How many samples have each of `wanted` in `column`."""
+        name = _column(column)
+        sql = f"SELECT {name}, count(*) FROM samples WHERE {name} {{}} AND {condition} GROUP BY {name}"
+        return dict(self.among(sql, wanted))
+
+    def known(self, ids: Iterable[str]) -> set[str]:
+        """Those of `ids` that are here."""
+        return {row.id for row in self.rows("id", list(ids))}
+
+    def unit_digests(self) -> dict[str, str]:
+        """The digest of every file of samples."""
+        return dict(self.all("SELECT name, digest FROM units"))
+
+    def unit_labels(self) -> dict[str, dict[str, int]]:
+        """How many samples of each label every file holds."""
+        counts: dict[str, dict[str, int]] = {}
+        for unit, label, count in self.all("SELECT unit, label, count(*) FROM samples GROUP BY unit, label"):
+            counts.setdefault(unit, {})[label] = count
+        return counts
+
+    def count(self, condition: str = "1") -> int:
+        """How many samples satisfy a condition."""
+        found = self.one(f"SELECT count(*) FROM samples WHERE {condition}")
+        return found[0] if found else 0
+
+    @staticmethod
+    def log(db: Transaction, event: str, detail: Mapping[str, object], time: datetime | None = None) -> None:
+        """Add an event to the ledger."""
+        row = ((time or datetime.now(UTC)).isoformat(), event, json.dumps(detail, sort_keys=True))
+        db.execute("INSERT INTO ledger (time, event, detail) VALUES (?, ?, ?)", row)
+
+    @staticmethod
+    def soil(db: Transaction) -> None:
+        """Mark the catalogue dirty."""
+        db.mark_dirty()
+
+    @property
+    def soiled(self) -> bool:
+        """Whether the catalogue is dirty."""
+        return self.dirty
+
+
+@dataclass(frozen=True)
+class Row:
+    """One sample as the catalogue lists it; `unit` is the file that holds it."""
+
+    id: str
+    label: str
+    source: str
+    subject: str
+    split: str
+    unit: str
+
+
+def _opened(path: Path) -> sqlite3.Connection:
+    connection = None
+    try:
+        connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        for pragma in _PRAGMAS:
+            connection.execute(f"PRAGMA {pragma}").fetchall()
+        return connection
+    except sqlite3.DatabaseError as error:
+        if connection is not None:
+            connection.close()
+        raise _told(path, error) from error
+
+
+def _told(path: Path, error: sqlite3.DatabaseError) -> WorkspaceError:
+    """What a failure to open the catalogue means."""
+    if not isinstance(error, sqlite3.OperationalError):
+        return DamagedFile(f"{path} is no catalogue, or a damaged one: {error}")
+    _check_disk(path.parent, error)
+    if "locked" in str(error):
+        return WorkspaceBusy(f"another process is opening {path}; try again")
+    advice = "see who owns it, who may write there and who holds it"
+    return WorkspaceError(f"{path} must be open to writing, got {error}: {advice}")
+
+
+def _check_disk(folder: Path, error: sqlite3.OperationalError) -> None:
+    """Raise `DiskFull` if SQLite failed because the disk is full."""
+    if folder.is_dir() and ("full" in str(error) or "I/O" in str(error)):
+        check_room(folder, ROOM)
+
+
+def _column(name: str) -> str:
+    assert name in ("id", "label", "source", "subject", "unit")
+    return name

@@ -1,0 +1,164 @@
+"""Erasures: the batches that carry requests out, the journal of the samples that they take out, and what was forgotten.
+
+    accepted -> erasing -> retraining -> done
+                                      -> instant      erased; groups are missing until they are repaired
+                                      -> unverified   erased, but the check found something wrong
+
+Marks are keyed hashes of names.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from shardgraph.storage.catalogue import Catalogue, Transaction
+from shardgraph.storage.tables import inventory
+from shardgraph.storage.tables.inventory import Row
+
+ACCEPTED, ERASING, RETRAINING = "accepted", "erasing", "retraining"
+DONE, INSTANT, UNVERIFIED = "done", "instant", "unverified"
+
+
+@dataclass(frozen=True)
+class Erasure:
+    """One erasure; `opening` is JSON text about the state before it, and "{}" once it is finished."""
+
+    number: int
+    state: str
+    instant: bool
+    opening: str
+
+
+@dataclass(frozen=True)
+class Leaving:
+    """A sample that an erasure under way takes out, and the file that held it."""
+
+    id: str
+    unit: str
+    split: str
+
+
+def find_erasure(catalogue: Catalogue, number: int) -> Erasure | None:
+    """An erasure by its number."""
+    row = catalogue.one("SELECT number, state, instant, opening FROM requests WHERE number = ?", number)
+    return Erasure(row[0], row[1], bool(row[2]), row[3]) if row else None
+
+
+def last_erasure(catalogue: Catalogue) -> int:
+    """The number of the last erasure that was accepted; 0 before the first."""
+    row = catalogue.one("SELECT max(number) FROM requests")
+    return (row[0] or 0) if row else 0
+
+
+def erasures_under_way(catalogue: Catalogue) -> list[int]:
+    """The erasures that were accepted and are not finished; a process carries them out or was interrupted."""
+    sql = f"SELECT number FROM requests WHERE state IN ('{ACCEPTED}', '{ERASING}', '{RETRAINING}') ORDER BY number"
+    return [number for (number,) in catalogue.all(sql)]
+
+
+def any_erasure_in(catalogue: Catalogue, state: str) -> bool:
+    """Whether an erasure is in this state."""
+    return catalogue.one("SELECT 1 FROM requests WHERE state = ?", state) is not None
+
+
+def count_erasures_by_state(catalogue: Catalogue) -> dict[str, int]:
+    """How many erasures are in each state; states without any are left out."""
+    return dict(catalogue.all("SELECT state, count(*) FROM requests GROUP BY state"))
+
+
+def openings(catalogue: Catalogue) -> dict[int, str]:
+    """The JSON text about the state before, of every erasure that is not finished, by number."""
+    sql = "SELECT number, opening FROM requests WHERE opening <> '{}'"
+    return dict(catalogue.all(sql))
+
+
+def leaving(catalogue: Catalogue, number: int) -> list[Leaving]:
+    """The samples that an erasure takes out."""
+    return [Leaving(*row) for row in catalogue.all("SELECT id, unit, split FROM leaving WHERE request = ?", number)]
+
+
+def count_leaving(catalogue: Catalogue) -> int:
+    """How many samples are being taken out."""
+    row = catalogue.one("SELECT count(*) FROM leaving")
+    return row[0] if row else 0
+
+
+def erasures_of(catalogue: Catalogue, ids: Sequence[str]) -> dict[str, int]:
+    """Those of the samples that are being taken out, each with the number of the erasure."""
+    return dict(catalogue.among("SELECT id, request FROM leaving WHERE id {}", ids))
+
+
+def accept_erasure(
+    transaction: Transaction,
+    number: int,
+    rows: Sequence[Row],
+    *,
+    instant: bool,
+    received: str,
+    reason: str,
+    opening: str,
+) -> None:
+    """Add an accepted erasure: its samples move to the journal, and their units become dirty."""
+    values = (number, ACCEPTED, int(instant), received, len(rows), reason, opening)
+    transaction.execute(
+        "INSERT INTO requests (number, state, instant, received, samples, reason, opening) VALUES (?,?,?,?,?,?,?)",
+        values,
+    )
+    transaction.executemany(
+        "INSERT INTO leaving VALUES (?, ?, ?, ?)", [(row.id, number, row.unit, row.split) for row in rows]
+    )
+    inventory.remove_samples(transaction, [row.id for row in rows])
+    inventory.mark_units_dirty(transaction, {row.unit for row in rows})
+
+
+def set_erasure_state(transaction: Transaction, number: int, state: str) -> None:
+    """Let an erasure enter a state."""
+    transaction.execute("UPDATE requests SET state = ? WHERE number = ?", (state, number))
+
+
+def retry_unverified(transaction: Transaction, number: int) -> None:
+    """Let an erasure that could not be verified continue with retraining."""
+    sql = "UPDATE requests SET state = ? WHERE number = ? AND state = ?"
+    transaction.execute(sql, (RETRAINING, number, UNVERIFIED))
+
+
+def complete_instant(transaction: Transaction) -> None:
+    """Say of all instant erasures that they are done: what was missing is built."""
+    transaction.execute("UPDATE requests SET state = ? WHERE state = ?", (DONE, INSTANT))
+
+
+def finish_erasure(
+    transaction: Transaction, number: int, state: str, *, finished: str, certificate: int, marks: Iterable[str]
+) -> None:
+    """End an erasure: its journal is emptied, `marks` are forgotten by this certificate, the catalogue is dirty."""
+    forgotten = [(mark, certificate) for mark in sorted(marks)]
+    transaction.executemany("INSERT OR REPLACE INTO forgotten VALUES (?, ?)", forgotten)
+    transaction.execute("DELETE FROM leaving WHERE request = ?", (number,))
+    sql = "UPDATE requests SET state = ?, finished = ?, opening = '{}' WHERE number = ?"
+    transaction.execute(sql, (state, finished, number))
+    transaction.mark_dirty()
+
+
+# What was forgotten: keyed hashes (marks) of names
+
+
+def certificate_of(catalogue: Catalogue, mark: str) -> int | None:
+    """The number of the certificate by which this was forgotten; None if it was not."""
+    row = catalogue.one("SELECT certificate FROM forgotten WHERE mark = ?", mark)
+    return row[0] if row else None
+
+
+def certificates_of(catalogue: Catalogue, marks: Sequence[str]) -> dict[str, int]:
+    """Those of the marks that were forgotten, each with the number of its certificate."""
+    sql = "SELECT mark, certificate FROM forgotten WHERE mark {}"
+    return dict(catalogue.among(sql, marks))
+
+
+def is_forgotten(catalogue: Catalogue, mark: str) -> bool:
+    """Whether this was forgotten."""
+    return certificate_of(catalogue, mark) is not None
+
+
+def last_forgotten_certificate(catalogue: Catalogue) -> int:
+    """The highest number of a certificate by which something was forgotten; 0 if nothing was."""
+    row = catalogue.one("SELECT max(certificate) FROM forgotten")
+    return (row[0] or 0) if row else 0
