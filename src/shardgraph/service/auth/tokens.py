@@ -5,7 +5,6 @@ A token is `sg.NAME.SECRET`. The secret is 32 random bytes, so it needs no slow 
 
 import hashlib
 import hmac
-import json
 import re
 import secrets
 from collections.abc import Sequence
@@ -13,7 +12,9 @@ from dataclasses import dataclass
 
 from shardgraph.errors import InputError
 from shardgraph.forget.queue.queue import now
-from shardgraph.storage.database import Catalogue
+from shardgraph.storage.catalogue import Catalogue
+from shardgraph.storage.tables import parties
+from shardgraph.storage.tables.parties import Token
 
 OWNER, OPERATOR, CONSUMER, AUDITOR = "owner", "operator", "consumer", "auditor"
 ROLES = (OWNER, OPERATOR, CONSUMER, AUDITOR)
@@ -44,25 +45,27 @@ def create_token(catalogue: Catalogue, name: str, role: str, sources: Sequence[s
         raise InputError(f"a role must be one of {', '.join(ROLES)}, got {role!r}")
     if (role == OWNER) != bool(sources):
         raise InputError("an owner's token must name its sources, and only an owner's may")
-    if catalogue.one("SELECT 1 FROM tokens WHERE name = ? AND hash <> ''", name):
+    if hash_of(catalogue, name):
         raise InputError(f"there is a token named {name!r} already; revoke it first")
     secret = secrets.token_urlsafe(32)
-    row = (name, role, json.dumps(sorted(set(sources))), _hash(secret), now())
-    with catalogue.transaction() as db:
-        db.execute("INSERT OR REPLACE INTO tokens VALUES (?, ?, ?, ?, ?)", row)
+    token = Token(name, role, tuple(sorted(set(sources))), _hash(secret), now())
+    with catalogue.transaction() as transaction:
+        parties.save_token(transaction, token)
     return f"sg.{name}.{secret}"
 
 
 def list_tokens(catalogue: Catalogue) -> list[dict[str, object]]:
     """Every token's name, role, sources and date; no secret."""
-    rows = catalogue.all("SELECT name, role, sources, created FROM tokens WHERE hash <> '' ORDER BY name")
-    return [{"name": n, "role": r, "sources": json.loads(s), "created": c} for n, r, s, c in rows]
+    return [
+        {"name": token.name, "role": token.role, "sources": list(token.sources), "created": token.created}
+        for token in parties.find_tokens(catalogue)
+    ]
 
 
 def revoke_token(catalogue: Catalogue, name: str) -> None:
     """Make a token invalid from the next call on. Its name is kept: a workspace without tokens accepts everybody."""
-    with catalogue.transaction() as db:
-        if not db.execute("UPDATE tokens SET hash = '' WHERE name = ? AND hash <> ''", (name,)).rowcount:
+    with catalogue.transaction() as transaction:
+        if not parties.revoke_token(transaction, name):
             raise InputError(f"there is no token named {name!r}")
 
 
@@ -70,27 +73,27 @@ def caller_of(catalogue: Catalogue, token: str) -> Caller | None:
     """The caller of a token; None if the token is not valid. The comparison takes the same time in both cases."""
     kind, _, rest = token.partition(".")
     name, _, secret = rest.partition(".")
-    row = catalogue.one("SELECT name, role, sources, hash FROM tokens WHERE name = ?", name)
-    right = hmac.compare_digest(_hash(secret), row[3] if row else _NOBODY)
-    return Caller(row[0], row[1], tuple(json.loads(row[2]))) if row and right and kind == "sg" else None
+    found = parties.find_token(catalogue, name)
+    right = hmac.compare_digest(_hash(secret), found.hash if found else _NOBODY)
+    return Caller(found.name, found.role, found.sources) if found and right and kind == "sg" else None
 
 
 def hash_of(catalogue: Catalogue, name: str) -> str:
     """The stored hash of a token; "" if there is no such token."""
-    row = catalogue.one("SELECT hash FROM tokens WHERE name = ?", name)
-    return row[0] if row else ""
+    found = parties.find_token(catalogue, name)
+    return found.hash if found else ""
 
 
 def caller_named(catalogue: Catalogue, name: str, hash: str) -> Caller | None:
     """The caller of the token with this name and hash; None once it was revoked, also if its name was used again."""
-    row = catalogue.one("SELECT role, sources, hash FROM tokens WHERE name = ?", name)
-    same = row is not None and row[2] != "" and hmac.compare_digest(row[2], hash)
-    return Caller(name, row[0], tuple(json.loads(row[1]))) if row and same else None
+    found = parties.find_token(catalogue, name)
+    same = found is not None and found.hash != "" and hmac.compare_digest(found.hash, hash)
+    return Caller(name, found.role, found.sources) if found and same else None
 
 
 def any_token(catalogue: Catalogue) -> bool:
     """Whether this workspace has or ever had a token: from the first one on, every call needs a token."""
-    return catalogue.one("SELECT 1 FROM tokens LIMIT 1") is not None
+    return parties.any_token(catalogue)
 
 
 def _hash(secret: str) -> str:

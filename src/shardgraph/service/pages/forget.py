@@ -18,9 +18,10 @@ from shardgraph.service.pages.rendering import PREFIX, render
 from shardgraph.service.pages.sessions import MAX_ENCRYPTED, EncryptedAddresses
 from shardgraph.service.pages.visitors import Asker, Form, PageRoute, read_exact, read_name, read_text
 from shardgraph.service.routes.requests import make_request, preview_request
-from shardgraph.service.runtime.queries import KINDS, WaitingSamples
+from shardgraph.service.runtime.queries import KINDS
 from shardgraph.service.runtime.runtime import Runtime
 from shardgraph.service.schemas import NewRequest
+from shardgraph.storage.tables.requests import Waiting
 
 FIND = f"{PREFIX}/forget"
 PREVIEW = f"{FIND}/preview"
@@ -113,7 +114,7 @@ def _search(runtime: Runtime, who: Caller, kind: str, wanted: str) -> dict[str, 
     return {"wanted": wanted, "found": found[:ROWS], "waiting": waiting, "more": more, "erased_by": erased_by}
 
 
-def _waiting(runtime: Runtime, who: Caller, kind: str, names: list[str]) -> dict[str, WaitingSamples]:
+def _waiting(runtime: Runtime, who: Caller, kind: str, names: list[str]) -> dict[str, Waiting]:
     """What waits to be forgotten already, so that nobody requests it twice without knowing; an owner sees its own."""
     asker, sources = (who.name, who.sources) if who.role == OWNER else (None, None)
     return runtime.queries.waiting_samples(kind, names, asker=asker, sources=sources)

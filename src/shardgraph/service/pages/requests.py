@@ -59,7 +59,7 @@ def show(request: Request, number: Number, who: Reader, runtime: CurrentRuntime)
         entry = find_request(runtime, number, who)
     descriptions = DESCRIPTIONS if runtime.queries.config.privacy is None else PRIVATE_DESCRIPTIONS
     facts: dict[str, Any] = {"entry": entry, "ahead": states_ahead(entry), "descriptions": descriptions}
-    early = entry.state in (queue.RECEIVED, queue.INSTANT) or (entry.state == queue.FAILED and entry.request is None)
+    early = entry.state in (queue.RECEIVED, queue.INSTANT) or (entry.state == queue.FAILED and entry.erasure is None)
     may_cancel = who.role != AUDITOR and early
     may_retry = who.role == OPERATOR and entry.state == queue.FAILED
     return render(request, "request.html", **facts, may_cancel=may_cancel, may_retry=may_retry)

@@ -1,5 +1,6 @@
 """Routes for those who check: certificates, the public key, the ledger, served states, the status."""
 
+from dataclasses import asdict
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, HTTPException, Path, Query
@@ -34,7 +35,7 @@ def certificate(
 def ledger(who: Inspector, runtime: CurrentRuntime, after: After = 0, limit: Limit = 100) -> EventPage:
     """The events of the ledger by number; no event names a sample."""
     found = runtime.queries.events(after, limit + 1)
-    lines = [Event.model_validate(event) for event in found[:limit]]
+    lines = [Event.model_validate(asdict(event)) for event in found[:limit]]
     return EventPage(lines=lines, next=lines[-1].number if len(found) > limit else None)
 
 
@@ -50,9 +51,8 @@ def state(
     event = runtime.queries.serving_event(state)
     if event is None:
         raise HTTPException(404, "nothing was ever served under this state")
-    withheld, adapters = event["detail"]["withheld"], event["detail"]["adapters"]
-    facts = {"state": state, "number": event["number"], "time": event["time"]}
-    return ServedState.model_validate(facts | {"withheld": withheld, "adapters": adapters})
+    detail = {key: event.detail[key] for key in ("withheld", "adapters")}
+    return ServedState.model_validate({"state": state, "number": event.number, "time": event.time} | detail)
 
 
 @router.get("/status", responses=documented(401, 403))

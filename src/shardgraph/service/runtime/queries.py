@@ -3,7 +3,6 @@
 Each query is a few single statements and may be called from any thread. Who may see the answer is not decided here.
 """
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -26,9 +25,11 @@ from shardgraph.forget.views.graph_view import Portrait, ShardView, shard_view
 from shardgraph.forget.views.search import COLUMNS, Found, find, forgotten_as
 from shardgraph.forget.workspace import Workspace
 from shardgraph.storage.samples import TEST, Samples
+from shardgraph.storage.tables import inventory, ledger, requests
+from shardgraph.storage.tables.ledger import Event
+from shardgraph.storage.tables.requests import Waiting
 
 RECENT = 1000  # requests whose durations count
-WAITING = (queue.RECEIVED, queue.INSTANT, queue.ERASING, queue.RETRAINING, queue.VERIFIED)
 KINDS = tuple(COLUMNS)  # what can be searched for: sample, subject, source
 
 
@@ -38,14 +39,6 @@ class SelectedData:
 
     sources: frozenset[str]
     erased: tuple[tuple[str, str], ...]  # (kind, name)
-
-
-@dataclass(frozen=True)
-class WaitingSamples:
-    """How many samples of a name wait to be forgotten; `number` is the last such request that the asker may see."""
-
-    samples: int
-    number: int | None
 
 
 @dataclass(frozen=True)
@@ -111,22 +104,14 @@ class Queries:
 
     def waiting_samples(
         self, kind: str, names: Sequence[str], *, asker: str | None = None, sources: Sequence[str] | None = None
-    ) -> dict[str, WaitingSamples]:
+    ) -> dict[str, Waiting]:
         """Of these samples, subjects or sources, those with samples that wait to be forgotten.
 
         With `sources`, only samples of these count; with `asker`, only requests of this asker are named.
         """
-        column, marks = COLUMNS[kind], ",".join("?" * len(names))
-        among = "w.id" if kind == "sample" else f"s.{column}"
-        own = f" AND s.source IN ({','.join('?' * len(sources))})" if sources is not None else ""
-        # what waits is less than what there is: it is gone through first
-        sql = (
-            f"SELECT s.{column}, count(DISTINCT w.id), max(CASE WHEN ? IN ('', q.asker) THEN w.entry END)"
-            " FROM withheld w CROSS JOIN samples s ON s.id = w.id CROSS JOIN queue q ON q.number = w.entry"
-            f" WHERE {among} IN ({marks}){own} GROUP BY s.{column}"
+        return requests.waiting_by_name(
+            self._workspace.catalogue, COLUMNS[kind], names, asker=asker or "", sources=sources
         )
-        rows = self._workspace.catalogue.all(sql, asker or "", *names, *(sources or ()))
-        return {name: WaitingSamples(count, number) for name, count, number in rows}
 
     # Samples and sources
 
@@ -136,16 +121,16 @@ class Queries:
 
     def sample_ids(self, kind: str, name: str) -> list[str]:
         """The samples of this id, subject or source."""
-        return [row.id for row in self._workspace.catalogue.rows(COLUMNS[kind], [name])]
+        return [row.id for row in inventory.find_by(self._workspace.catalogue, COLUMNS[kind], [name])]
 
     def sources_of(self, ids: Sequence[str]) -> dict[str, str]:
         """The source of each of these samples that is here."""
-        return {row.id: row.source for row in self._workspace.catalogue.rows("id", ids)}
+        return {row.id: row.source for row in inventory.find_by_id(self._workspace.catalogue, ids)}
 
     def sample_counts(self, sources: Sequence[str]) -> dict[str, int]:
         """The number of samples of each of these sources."""
-        sql = "SELECT count(*) FROM samples WHERE source = ?"
-        return {name: (self._workspace.catalogue.one(sql, name) or (0,))[0] for name in sources}
+        counts = inventory.count_by(self._workspace.catalogue, "source", sources)
+        return {name: counts.get(name, 0) for name in sources}
 
     def source_names(self) -> list[str]:
         """Every named source that has samples or terms."""
@@ -153,12 +138,11 @@ class Queries:
 
     def held_out_ids(self, limit: int) -> list[str]:
         """The first held-out samples."""
-        sql = "SELECT id FROM samples WHERE unit LIKE 'test:%' ORDER BY id LIMIT ?"
-        return [name for (name,) in self._workspace.catalogue.all(sql, limit)]
+        return inventory.held_out_ids(self._workspace.catalogue, limit)
 
     def held_out_sample(self, name: str) -> Samples:
         """A held-out sample with its embedding; an error if there is none of this name."""
-        row = next(iter(self._workspace.catalogue.rows("id", [name])), None)
+        row = next(iter(inventory.find_by_id(self._workspace.catalogue, [name])), None)
         if row is None or row.split != TEST or not row.unit.startswith("test:"):
             raise InputError("only held-out samples can be tried, and none has this name")
         samples = self._workspace.store.read(row.unit)
@@ -223,21 +207,15 @@ class Queries:
         certificate = forgotten_as(self._workspace.catalogue, self._workspace.secrets, kind, name)
         if certificate is None:
             return None
-        sql = "SELECT number FROM queue WHERE certificate = ? AND state = 'done' AND (? IS NULL OR asker = ?)"
-        row = self._workspace.catalogue.one(sql, certificate, asker, asker)
-        return row[0] if row else None
+        return requests.done_under_certificate(self._workspace.catalogue, certificate, asker)
 
-    def events(self, after: int, limit: int) -> list[dict[str, Any]]:
+    def events(self, after: int, limit: int) -> list[Event]:
         """Events of the ledger by number."""
-        sql = "SELECT number, time, event, detail FROM ledger WHERE number > ? ORDER BY number LIMIT ?"
-        rows = self._workspace.catalogue.all(sql, after, limit)
-        return [{"number": n, "time": t, "event": e, "detail": json.loads(d)} for n, t, e, d in rows]
+        return ledger.events_after(self._workspace.catalogue, after, limit)
 
-    def serving_event(self, state: str) -> dict[str, Any] | None:
+    def serving_event(self, state: str) -> Event | None:
         """The event of the ledger that says what was served under a state id."""
-        sql = "SELECT number, time, detail FROM ledger WHERE event = 'serving' AND json_extract(detail, '$.state') = ?"
-        row = self._workspace.catalogue.one(sql, state)
-        return {"number": row[0], "time": row[1], "detail": json.loads(row[2])} if row else None
+        return ledger.find_serving(self._workspace.catalogue, state)
 
     # Statistics
 
@@ -255,23 +233,17 @@ class Queries:
 
     def request_counts(self) -> dict[str, int]:
         """The number of requests in each state."""
-        counts = dict(self._workspace.catalogue.all("SELECT state, count(*) FROM queue GROUP BY state"))
-        return {state: counts.get(state, 0) for state in queue.STATES}
+        counts = requests.count_requests_by_state(self._workspace.catalogue)
+        return {state: counts.get(state, 0) for state in requests.STATES}
 
     def queue_age(self) -> float:
         """The age in seconds of the oldest request that waits; 0 if none does."""
-        marks = ",".join("?" * len(WAITING))
-        sql = f"SELECT min(received) FROM queue WHERE state IN ({marks})"
-        first = self._workspace.catalogue.one(sql, *WAITING)
-        return (datetime.now(UTC) - datetime.fromisoformat(first[0])).total_seconds() if first and first[0] else 0.0
+        first = requests.oldest_received(self._workspace.catalogue, requests.OPEN)
+        return (datetime.now(UTC) - datetime.fromisoformat(first)).total_seconds() if first else 0.0
 
     def forget_seconds(self) -> list[float]:
         """Seconds from received to done of the last requests, sorted."""
-        sql = (
-            "SELECT q.received, m.time FROM queue q JOIN moves m ON m.entry = q.number AND m.state = 'done'"
-            " WHERE q.state = 'done' AND q.request IS NOT NULL ORDER BY q.number DESC LIMIT ?"
-        )
-        times = self._workspace.catalogue.all(sql, RECENT)
+        times = requests.times_to_done(self._workspace.catalogue, RECENT)
         return sorted(
             (datetime.fromisoformat(end) - datetime.fromisoformat(start)).total_seconds() for start, end in times
         )

@@ -35,7 +35,8 @@ from shardgraph.forget.workspace import Workspace
 from shardgraph.learn.ensemble import Model
 from shardgraph.service.runtime.limits import ConcurrencyLimit, SharedCall
 from shardgraph.service.runtime.queries import Queries
-from shardgraph.storage.database import Catalogue
+from shardgraph.storage.catalogue import Catalogue
+from shardgraph.storage.tables import requests
 
 MAX_PREVIEWS, MAX_EXCLUSIVE = 8, 4  # concurrent calls, of the forty threads that all calls share
 UNDER_WAY = (queue.RECEIVED, queue.ERASING, queue.RETRAINING, queue.VERIFIED)
@@ -126,8 +127,7 @@ class Runtime:
 
     def asker_of(self, number: int) -> str | None:
         """The name of the token that made a request; None if there is no such request."""
-        row = self.catalogue.one("SELECT asker FROM queue WHERE number = ?", number)
-        return row[0] if row else None
+        return requests.asker_of(self.catalogue, number)
 
     def keyed_hash(self, *parts: str) -> str:
         """A hash under the workspace's secret key."""

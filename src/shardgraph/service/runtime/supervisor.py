@@ -14,7 +14,7 @@ from fastapi import FastAPI
 
 from shardgraph.service.runtime.logs import write_error, write_log
 from shardgraph.service.runtime.runtime import Runtime
-from shardgraph.storage.database import Catalogue
+from shardgraph.storage.catalogue import Catalogue
 
 INTERVAL, LONGEST_INTERVAL = 0.05, 5.0  # seconds between two looks at the database: usually, and at most after errors
 RESTART = 1.0  # seconds, at least, between two starts of a worker
@@ -119,7 +119,7 @@ class Watcher(threading.Thread):
     def _look(self, catalogue: Catalogue) -> None:
         """Synchronise if something changed, or if the last look failed."""
         try:
-            version = (catalogue.one("PRAGMA data_version"), _modified(self._runtime.root / "manifest.json"))
+            version = (catalogue.data_version, _modified(self._runtime.root / "manifest.json"))
             if version != self._seen or self.trouble:
                 self._seen = version
                 self._runtime.sync()

@@ -19,6 +19,7 @@ from shardgraph.forget.queue.statistics import measure
 from shardgraph.forget.views.served import served_key
 from shardgraph.forget.workspace import Workspace
 from shardgraph.service.runtime.logs import write_error, write_log
+from shardgraph.storage.tables import inventory
 
 IDLE = 0.5  # seconds between two looks at the queue when no line comes
 BUSY = 0.1  # seconds until the write lock is tried again
@@ -55,7 +56,7 @@ class ModelMeasurement:
         """Measure the model if it is a new one; a model that cannot be measured is not tried again."""
         workspace = self._workspace
         model, withheld = served_key(workspace.store)
-        if not model or withheld or model == self._measured or not workspace.catalogue.count("unit LIKE 'test:%'"):
+        if not model or withheld or model == self._measured or not inventory.count_held_out(workspace.catalogue):
             return
         self._measured = model
         workspace.config = Config.load(workspace.root)  # this may be the first training
