@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -61,6 +62,32 @@ def test_an_open_stream_ends_with_the_service(root):
         assert service.end() == 0
         assert "event: instant" in stream.result().text  # and a stream that is cut raises
         assert not [line for line in service.log if line["event"] in ("unexpected", "uvicorn.error", "text")]
+
+
+SIGNALLED = """
+import os, signal, sys
+from pathlib import Path
+from shardgraph.service.server import serve
+
+class Signalling:
+    def write(self, text):
+        sys.__stderr__.write(text)
+        if '"listening"' in text:
+            os.kill(os.getpid(), getattr(signal, sys.argv[2]))
+    def flush(self):
+        sys.__stderr__.flush()
+
+sys.stderr = Signalling()
+serve(Path(sys.argv[1]), port=0)
+"""
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
+def test_a_signal_that_comes_before_the_server_runs_ends_the_service(root, name):
+    words = [sys.executable, "-c", SIGNALLED, str(root), name]
+    done = subprocess.run(words, env=ENVIRONMENT, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stderr.splitlines()[-1])["event"] == "ended"
 
 
 def test_another_address_than_loopback_needs_tokens(root):
