@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from shardgraph.forget.erase.request import ForgetRequest
-from shardgraph.forget.queue.queue import Entry
+from shardgraph.storage.tables.requests import Request as StoredRequest
 
 MAX_NAMES, MAX_SAMPLES = 10_000, 4096
 MAX_TOKENS, MAX_TOKENS_EACH = 65_536, 4096  # of a call, and of one of its samples
@@ -135,10 +135,10 @@ class RequestStatus(BaseModel):
     history: list[StateChange] = []
 
     @classmethod
-    def of(cls, entry: Entry) -> "RequestStatus":
+    def of(cls, stored: StoredRequest) -> "RequestStatus":
         """The status of a request in the queue."""
-        facts = {name: getattr(entry, name) for name in cls.model_fields if name != "history"}
-        history = [StateChange.model_validate({"state": state, "time": time}) for state, time in entry.history]
+        facts = {name: getattr(stored, name) for name in cls.model_fields if name != "history"}
+        history = [StateChange.model_validate({"state": state, "time": time}) for state, time in stored.history]
         return cls(**facts, history=history)
 
 

@@ -15,10 +15,10 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from shardgraph.errors import UnknownSample
 from shardgraph.forget.erase.request import ForgetRequest
 from shardgraph.forget.proof.certificate import opens
-from shardgraph.forget.queue import queue
-from shardgraph.forget.queue.queue import Entry
 from shardgraph.service.auth.tokens import AUDITOR, CONSUMER, LOCAL, OPERATOR, OWNER, Caller, any_token, caller_of
 from shardgraph.service.runtime.runtime import Runtime
+from shardgraph.storage.tables.requests import DONE
+from shardgraph.storage.tables.requests import Request as StoredRequest
 
 FAILED = (
     "the request could not be carried out, and what it names stays out of service; the operator can see why and retry "
@@ -102,13 +102,13 @@ def only_owned(runtime: Runtime, who: Caller, ids: Iterable[str]) -> list[str]:
     return [name for name, source in runtime.queries.sources_of(ids).items() if source in who.sources]
 
 
-def redact(entry: Entry, who: Caller | None) -> Entry:
+def redact(stored: StoredRequest, who: Caller | None) -> StoredRequest:
     """A request as the caller may see it: why it failed may name data of others, and is not shown to an owner."""
-    hidden = entry.failure and (who is None or who.role == OWNER)
-    return replace(entry, failure=FAILED) if hidden else entry
+    hidden = stored.failure and (who is None or who.role == OWNER)
+    return replace(stored, failure=FAILED) if hidden else stored
 
 
-def find_request(runtime: Runtime, number: int, who: Caller) -> Entry:
+def find_request(runtime: Runtime, number: int, who: Caller) -> StoredRequest:
     """A request as the caller may see it; 404 for one that it may not see."""
     asker = runtime.asker_of(number)
     if asker is None or (who.role == OWNER and asker != who.name):
@@ -118,10 +118,10 @@ def find_request(runtime: Runtime, number: int, who: Caller) -> Entry:
 
 def certificate_number(runtime: Runtime, number: int, who: Caller) -> int:
     """The number of the certificate of a request that the caller may see; 409 until the request is done."""
-    entry = find_request(runtime, number, who)
-    if entry.certificate is None or entry.state != queue.DONE:
-        raise HTTPException(409, f"request {number} is {entry.state}; its certificate exists when it is done")
-    return entry.certificate
+    stored = find_request(runtime, number, who)
+    if stored.certificate is None or stored.state != DONE:
+        raise HTTPException(409, f"request {number} is {stored.state}; its certificate exists when it is done")
+    return stored.certificate
 
 
 def nonces_for(runtime: Runtime, who: Caller, certificate: int, samples: Sequence[str]) -> dict[str, str]:

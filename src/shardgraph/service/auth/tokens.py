@@ -9,9 +9,9 @@ import re
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from shardgraph.errors import InputError
-from shardgraph.forget.queue.queue import now
 from shardgraph.storage.catalogue import Catalogue
 from shardgraph.storage.tables import parties
 from shardgraph.storage.tables.parties import Token
@@ -48,7 +48,7 @@ def create_token(catalogue: Catalogue, name: str, role: str, sources: Sequence[s
     if hash_of(catalogue, name):
         raise InputError(f"there is a token named {name!r} already; revoke it first")
     secret = secrets.token_urlsafe(32)
-    token = Token(name, role, tuple(sorted(set(sources))), _hash(secret), now())
+    token = Token(name, role, tuple(sorted(set(sources))), _hash(secret), datetime.now(UTC).isoformat())
     with catalogue.transaction() as transaction:
         parties.save_token(transaction, token)
     return f"sg.{name}.{secret}"

@@ -85,8 +85,8 @@ def submit(request: Request, who: Asker, form: Form, runtime: CurrentRuntime) ->
         raise InputError("confirm that you are sure; nothing was changed")
     more = {"reason": read_text(form, "reason"), "deadline": read_text(form, "deadline")}
     new = _new_request(read_text(form, "kind"), read_name(form, "name"), bool(read_text(form, "twins")), **more)
-    entry = runtime.submit(Submission(make_request(runtime, new, who, new.reason), who.name, new.deadline))
-    return RedirectResponse(f"{PREFIX}/requests/{entry.number}", 303)
+    stored = runtime.submit(Submission(make_request(runtime, new, who, new.reason), who.name, new.deadline))
+    return RedirectResponse(f"{PREFIX}/requests/{stored.number}", 303)
 
 
 def _new_request(kind: str, name: str, twins: bool = False, reason: str = "", deadline: str = "") -> NewRequest:

@@ -11,7 +11,6 @@ from starlette.datastructures import FormData, UploadFile
 from shardgraph.errors import DamagedFile, InputError, ShardgraphError, VerificationError
 from shardgraph.forget.proof.certificate import Certificate, check_certificate, opens
 from shardgraph.forget.proof.verify import Check
-from shardgraph.forget.queue import queue
 from shardgraph.service.auth.access import CurrentRuntime, certificate_number, nonces_for
 from shardgraph.service.auth.tokens import OWNER
 from shardgraph.service.pages.rendering import PREFIX, render
@@ -19,6 +18,7 @@ from shardgraph.service.pages.requests import Number
 from shardgraph.service.pages.visitors import Asker, Form, Inspector, PageRoute, Reader, read_exact, read_text
 from shardgraph.service.runtime.queries import Queries
 from shardgraph.service.runtime.runtime import Runtime
+from shardgraph.storage.tables.requests import DONE
 
 ROWS = 25
 router = APIRouter(prefix=f"{PREFIX}/proof", route_class=PageRoute, include_in_schema=False)
@@ -134,8 +134,8 @@ async def _uploaded(form: FormData) -> bytes:
 def _show_list(
     request: Request, runtime: Runtime, asker: str | None, checks: tuple[Check, ...] | None = None
 ) -> Response:
-    found = runtime.queries.newest_requests(states=(queue.DONE,), asker=asker, limit=ROWS)
-    return render(request, "proof.html", entries=found, checks=checks, public_key=runtime.queries.public_key)
+    found = runtime.queries.newest_requests(states=(DONE,), asker=asker, limit=ROWS)
+    return render(request, "proof.html", requests=found, checks=checks, public_key=runtime.queries.public_key)
 
 
 def _show_certificate(request: Request, runtime: Runtime, number: int, found: int, **more: Any) -> Response:

@@ -11,8 +11,7 @@ from fastapi import APIRouter, Header, Path, Query, Request
 from fastapi.responses import JSONResponse, StreamingResponse
 
 from shardgraph.forget.erase.request import ForgetRequest
-from shardgraph.forget.queue import queue
-from shardgraph.forget.queue.queue import Entry, Submission
+from shardgraph.forget.queue.queue import Submission
 from shardgraph.service.auth.access import (
     Asker,
     CurrentRuntime,
@@ -38,6 +37,8 @@ from shardgraph.service.schemas import (
     Selection,
     StateName,
 )
+from shardgraph.storage.tables.requests import DONE, FAILED, FINAL
+from shardgraph.storage.tables.requests import Request as StoredRequest
 
 INTERVAL, HEARTBEAT = 0.2, 15.0  # seconds between two looks at a followed request, and between two comments
 router = APIRouter(prefix="/requests", tags=["forget requests"])
@@ -86,7 +87,7 @@ def listing(
     found = runtime.queries.requests(states=state, asker=asker, after=after, limit=limit + 1)
     page = found[:limit]
     more = page[-1].number if len(found) > limit else None
-    return RequestPage(requests=[RequestStatus.of(redact(entry, who)) for entry in page], next=more)
+    return RequestPage(requests=[RequestStatus.of(redact(stored, who)) for stored in page], next=more)
 
 
 @router.get("/{number}", responses=READ_ERRORS)
@@ -171,11 +172,11 @@ def stream_states(
 async def _states(request: Request, runtime: Runtime, number: int, seen: int, who: Caller | None) -> AsyncIterator[str]:
     beat = time.monotonic()
     while not request.app.state.supervisor.ending.is_set():
-        entry = redact(await to_thread.run_sync(runtime.request, number), who)
-        for index, (state, entered) in enumerate(entry.history[seen:], start=seen + 1):
-            yield f"id: {index}\nevent: {state}\ndata: {json.dumps(_state_facts(entry, state, entered))}\n\n"
-        seen = max(seen, len(entry.history))
-        if entry.state in queue.FINAL or await request.is_disconnected():
+        stored = redact(await to_thread.run_sync(runtime.request, number), who)
+        for index, (state, entered) in enumerate(stored.history[seen:], start=seen + 1):
+            yield f"id: {index}\nevent: {state}\ndata: {json.dumps(_state_facts(stored, state, entered))}\n\n"
+        seen = max(seen, len(stored.history))
+        if stored.state in FINAL or await request.is_disconnected():
             return
         if time.monotonic() - beat > HEARTBEAT:
             beat = time.monotonic()
@@ -183,11 +184,11 @@ async def _states(request: Request, runtime: Runtime, number: int, seen: int, wh
         await anyio.sleep(INTERVAL)
 
 
-def _state_facts(entry: Entry, state: str, entered: str) -> dict[str, Any]:
+def _state_facts(stored: StoredRequest, state: str, entered: str) -> dict[str, Any]:
     """What was true when the state was entered."""
-    facts: dict[str, Any] = {"number": entry.number, "state": state, "time": entered}
-    if state == queue.DONE:
-        facts["certificate"] = entry.certificate
-    if state == queue.FAILED == entry.state:
-        facts["failure"] = entry.failure
+    facts: dict[str, Any] = {"number": stored.number, "state": state, "time": entered}
+    if state == DONE:
+        facts["certificate"] = stored.certificate
+    if state == FAILED == stored.state:
+        facts["failure"] = stored.failure
     return facts

@@ -17,8 +17,6 @@ from shardgraph.forget.config import Config
 from shardgraph.forget.erase.plan import ForgetPlan, selected
 from shardgraph.forget.erase.request import ForgetRequest
 from shardgraph.forget.proof.certificate import Certificate
-from shardgraph.forget.queue import queue
-from shardgraph.forget.queue.queue import Entry
 from shardgraph.forget.queue.statistics import Costs, Deadlines, Measurement, costs, deadlines, measurements
 from shardgraph.forget.rights.rights import Right, right_of
 from shardgraph.forget.views.graph_view import Portrait, ShardView, shard_view
@@ -27,7 +25,7 @@ from shardgraph.forget.workspace import Workspace
 from shardgraph.storage.samples import TEST, Samples
 from shardgraph.storage.tables import inventory, ledger, requests
 from shardgraph.storage.tables.ledger import Event
-from shardgraph.storage.tables.requests import Waiting
+from shardgraph.storage.tables.requests import Request, Waiting
 
 RECENT = 1000  # requests whose durations count
 KINDS = tuple(COLUMNS)  # what can be searched for: sample, subject, source
@@ -53,7 +51,7 @@ class Queries:
     """Read-only questions about one open workspace."""
 
     def __init__(self, workspace: Workspace) -> None:
-        self._workspace = workspace
+        self._workspace, self._catalogue, self._secrets = workspace, workspace.catalogue, workspace.secrets
 
     @property
     def config(self) -> Config:
@@ -64,15 +62,15 @@ class Queries:
 
     def requests(
         self, *, states: Sequence[str] = (), asker: str | None = None, after: int = 0, limit: int = 100
-    ) -> list[Entry]:
+    ) -> list[Request]:
         """Requests by number, without their history."""
-        return queue.listed(self._workspace.catalogue, states=states, asker=asker, after=after, limit=limit)
+        return requests.requests_after(self._catalogue, states=states, asker=asker, after=after, limit=limit)
 
     def newest_requests(
         self, *, states: Sequence[str] = (), asker: str | None = None, before: int = 0, limit: int = 100
-    ) -> list[Entry]:
+    ) -> list[Request]:
         """Requests from the newest on, without their history."""
-        return queue.newest(self._workspace.catalogue, states=states, asker=asker, before=before, limit=limit)
+        return requests.newest_requests(self._catalogue, states=states, asker=asker, before=before, limit=limit)
 
     def plan(self, request: ForgetRequest) -> ForgetPlan:
         """What a request would rebuild and cost."""
@@ -94,13 +92,13 @@ class Queries:
         leaving = set(request.selectors()) - set(rest.selectors())
         if under_way and not rest.selectors():
             return SelectedData(frozenset(), tuple(leaving))
-        rows, gone = selected(workspace.store, workspace.secrets, rest)
+        rows, gone = selected(workspace.store, self._secrets, rest)
         return SelectedData(frozenset(row.source for row in rows), (*leaving, *gone))
 
     def was_asked_by(self, asker: str, kind: str, name: str, certificate: int | None = None) -> bool:
         """Whether a request of this asker (with this certificate, if one is given) named this."""
-        mark = self._workspace.secrets.mark(kind, name)
-        return queue.asked_by(self._workspace.catalogue, asker, mark, certificate)
+        mark = self._secrets.mark(kind, name)
+        return requests.was_named_by(self._catalogue, asker, mark, certificate)
 
     def waiting_samples(
         self, kind: str, names: Sequence[str], *, asker: str | None = None, sources: Sequence[str] | None = None
@@ -109,27 +107,25 @@ class Queries:
 
         With `sources`, only samples of these count; with `asker`, only requests of this asker are named.
         """
-        return requests.waiting_by_name(
-            self._workspace.catalogue, COLUMNS[kind], names, asker=asker or "", sources=sources
-        )
+        return requests.waiting_by_name(self._catalogue, COLUMNS[kind], names, asker=asker or "", sources=sources)
 
     # Samples and sources
 
     def find(self, kind: str, beginning: str, sources: Sequence[str] | None, limit: int) -> list[Found]:
         """Samples, subjects or sources whose name begins so; with `sources`, only those with samples there."""
-        return find(self._workspace.catalogue, kind, beginning, sources, limit)
+        return find(self._catalogue, kind, beginning, sources, limit)
 
     def sample_ids(self, kind: str, name: str) -> list[str]:
         """The samples of this id, subject or source."""
-        return [row.id for row in inventory.find_by(self._workspace.catalogue, COLUMNS[kind], [name])]
+        return [row.id for row in inventory.find_by(self._catalogue, COLUMNS[kind], [name])]
 
     def sources_of(self, ids: Sequence[str]) -> dict[str, str]:
         """The source of each of these samples that is here."""
-        return {row.id: row.source for row in inventory.find_by_id(self._workspace.catalogue, ids)}
+        return {row.id: row.source for row in inventory.find_by_id(self._catalogue, ids)}
 
     def sample_counts(self, sources: Sequence[str]) -> dict[str, int]:
         """The number of samples of each of these sources."""
-        counts = inventory.count_by(self._workspace.catalogue, "source", sources)
+        counts = inventory.count_by(self._catalogue, "source", sources)
         return {name: counts.get(name, 0) for name in sources}
 
     def source_names(self) -> list[str]:
@@ -138,11 +134,11 @@ class Queries:
 
     def held_out_ids(self, limit: int) -> list[str]:
         """The first held-out samples."""
-        return inventory.held_out_ids(self._workspace.catalogue, limit)
+        return inventory.held_out_ids(self._catalogue, limit)
 
     def held_out_sample(self, name: str) -> Samples:
         """A held-out sample with its embedding; an error if there is none of this name."""
-        row = next(iter(inventory.find_by_id(self._workspace.catalogue, [name])), None)
+        row = next(iter(inventory.find_by_id(self._catalogue, [name])), None)
         if row is None or row.split != TEST or not row.unit.startswith("test:"):
             raise InputError("only held-out samples can be tried, and none has this name")
         samples = self._workspace.store.read(row.unit)
@@ -156,7 +152,7 @@ class Queries:
 
     def right_of(self, consumer: str) -> Right:
         """One consumer's right; `UnknownConsumer` if it has none."""
-        return right_of(self._workspace.catalogue, consumer)
+        return right_of(self._catalogue, consumer)
 
     # The graph and the model
 
@@ -184,7 +180,7 @@ class Queries:
     @property
     def public_key(self) -> str:
         """The key that certificates are checked with, in hex."""
-        return self._workspace.secrets.public
+        return self._secrets.public
 
     def certificate(self, number: int) -> Certificate:
         """A certificate by its number."""
@@ -204,46 +200,46 @@ class Queries:
 
     def request_that_erased(self, kind: str, name: str, asker: str | None = None) -> int | None:
         """The number of the request (of this asker) whose certificate says that this name was forgotten."""
-        certificate = forgotten_as(self._workspace.catalogue, self._workspace.secrets, kind, name)
+        certificate = forgotten_as(self._catalogue, self._secrets, kind, name)
         if certificate is None:
             return None
-        return requests.done_under_certificate(self._workspace.catalogue, certificate, asker)
+        return requests.done_under_certificate(self._catalogue, certificate, asker)
 
     def events(self, after: int, limit: int) -> list[Event]:
         """Events of the ledger by number."""
-        return ledger.events_after(self._workspace.catalogue, after, limit)
+        return ledger.events_after(self._catalogue, after, limit)
 
     def serving_event(self, state: str) -> Event | None:
         """The event of the ledger that says what was served under a state id."""
-        return ledger.find_serving(self._workspace.catalogue, state)
+        return ledger.find_serving(self._catalogue, state)
 
     # Statistics
 
     def measurements(self, limit: int = 200) -> list[Measurement]:
         """The last measurements of accuracy, the oldest first."""
-        return measurements(self._workspace.catalogue, limit)
+        return measurements(self._catalogue, limit)
 
     def costs(self) -> Costs:
         """What all erasures cost."""
-        return costs(self._workspace.catalogue)
+        return costs(self._catalogue)
 
     def deadlines(self, asker: str | None = None) -> Deadlines:
         """Requests (of this asker) against their deadlines."""
-        return deadlines(self._workspace.catalogue, asker)
+        return deadlines(self._catalogue, asker)
 
     def request_counts(self) -> dict[str, int]:
         """The number of requests in each state."""
-        counts = requests.count_requests_by_state(self._workspace.catalogue)
+        counts = requests.count_requests_by_state(self._catalogue)
         return {state: counts.get(state, 0) for state in requests.STATES}
 
     def queue_age(self) -> float:
         """The age in seconds of the oldest request that waits; 0 if none does."""
-        first = requests.oldest_received(self._workspace.catalogue, requests.OPEN)
+        first = requests.oldest_received(self._catalogue, requests.OPEN)
         return (datetime.now(UTC) - datetime.fromisoformat(first)).total_seconds() if first else 0.0
 
     def forget_seconds(self) -> list[float]:
         """Seconds from received to done of the last requests, sorted."""
-        times = requests.times_to_done(self._workspace.catalogue, RECENT)
+        times = requests.times_to_done(self._catalogue, RECENT)
         return sorted(
             (datetime.fromisoformat(end) - datetime.fromisoformat(start)).total_seconds() for start, end in times
         )

@@ -29,7 +29,7 @@ from shardgraph.forget.config import Config
 from shardgraph.forget.proof.verify import Verification
 from shardgraph.forget.queue import queue
 from shardgraph.forget.queue.batch import due
-from shardgraph.forget.queue.queue import Entry, Submission
+from shardgraph.forget.queue.queue import Submission
 from shardgraph.forget.views.served import Key, served_key
 from shardgraph.forget.workspace import Workspace
 from shardgraph.learn.ensemble import Model
@@ -37,13 +37,14 @@ from shardgraph.service.runtime.limits import ConcurrencyLimit, SharedCall
 from shardgraph.service.runtime.queries import Queries
 from shardgraph.storage.catalogue import Catalogue
 from shardgraph.storage.tables import requests
+from shardgraph.storage.tables.requests import ERASING, RECEIVED, RETRAINING, VERIFIED, Request
 
 MAX_PREVIEWS, MAX_EXCLUSIVE = 8, 4  # concurrent calls, of the forty threads that all calls share
-UNDER_WAY = (queue.RECEIVED, queue.ERASING, queue.RETRAINING, queue.VERIFIED)
+UNDER_WAY = (RECEIVED, ERASING, RETRAINING, VERIFIED)
 
 
 @dataclass(eq=False)
-class ServedModel:
+class LeasedModel:
     """A model, the state id that its predictions carry, what it depends on, and how many predictions use it now."""
 
     id: str
@@ -57,15 +58,15 @@ class ModelSlot:
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._current: ServedModel | None = None
+        self._current: LeasedModel | None = None
 
     @property
-    def current(self) -> ServedModel | None:
+    def current(self) -> LeasedModel | None:
         """The model that the next prediction gets; None before there is one."""
         return self._current
 
     @contextmanager
-    def lease(self) -> Iterator[ServedModel]:
+    def lease(self) -> Iterator[LeasedModel]:
         """Use the current model until the block ends."""
         with self._changed:
             served = self._current
@@ -79,7 +80,7 @@ class ModelSlot:
                 served.users -= 1
                 self._changed.notify_all()
 
-    def replace(self, new: ServedModel | None) -> None:
+    def replace(self, new: LeasedModel | None) -> None:
         """Serve another model; return when no prediction uses the old one any more."""
         with self._changed:
             old, self._current = self._current, new
@@ -121,7 +122,7 @@ class Runtime:
 
     # Requests
 
-    def request(self, number: int) -> Entry:
+    def request(self, number: int) -> Request:
         """A request with its history."""
         return self._reader.request(number)
 
@@ -137,7 +138,7 @@ class Runtime:
         """The request that was made under this idempotency key; an error if its body was another. Both are hashes."""
         return queue.repeated(self.catalogue, key, body)
 
-    def submit(self, submission: Submission) -> Entry:
+    def submit(self, submission: Submission) -> Request:
         """Accept a request: when this returns, nothing that saw what it names is served."""
         if submission.deadline is not None and submission.deadline <= datetime.now(UTC):
             raise InputError(
@@ -148,26 +149,26 @@ class Runtime:
             number = self._intake.submit(submission).number
         return self.confirm(number)
 
-    def confirm(self, number: int) -> Entry:
+    def confirm(self, number: int) -> Request:
         """Return a request once nothing that saw what it names is served; if that fails, cancel it and raise."""
         try:
             self.sync(number)
         except ShardgraphError:
             with self._intake_lock:
-                if self._intake.request(number).state == queue.RECEIVED:
+                if self._intake.request(number).state == RECEIVED:
                     self._intake.cancel(number, release=True)
             raise
         self._wake_worker()
         return self.request(number)
 
-    def cancel(self, number: int) -> Entry:
+    def cancel(self, number: int) -> Request:
         """Cancel a request; what was withheld for it is served again."""
         with self._intake_lock:
-            entry = self._intake.cancel(number)
+            stored = self._intake.cancel(number)
         self.sync()
-        return entry
+        return stored
 
-    def retry(self, number: int) -> Entry:
+    def retry(self, number: int) -> Request:
         """Retry a failed request."""
         with self._intake_lock:
             self._intake.retry(number)
@@ -183,9 +184,9 @@ class Runtime:
         With `number`, do so only if that request is not instant yet: another call may have included it.
         """
         with self._assembly_lock:
-            if number is not None and self._assembly.request(number).state != queue.RECEIVED:
+            if number is not None and self._assembly.request(number).state != RECEIVED:
                 return
-            received = queue.listed(self._assembly.catalogue, states=(queue.RECEIVED,), limit=10_000)
+            received = requests.requests_after(self._assembly.catalogue, states=(RECEIVED,), limit=10_000)
             key = served_key(self._assembly.store)
             served = self.served.current
             if not key[0]:
@@ -193,10 +194,10 @@ class Runtime:
             elif served is None or served.key != key:
                 served = self._replace_model(served)
             if received:
-                self._assembly.withhold([entry.number for entry in received], served.id if served else "")
+                self._assembly.withhold([stored.number for stored in received], served.id if served else "")
                 self._wake_worker()
 
-    def _replace_model(self, old: ServedModel | None) -> ServedModel:
+    def _replace_model(self, old: LeasedModel | None) -> LeasedModel:
         self._reader.config = self._assembly.config = Config.load(self.root)
         model = self._assembly.model()
         key = self._assembly.model_key
@@ -204,7 +205,7 @@ class Runtime:
         if old is not None and old.model.digest == model.digest:
             old.key = key
             return old
-        new = ServedModel(self._assembly.tell_served(model, key[1]), model, key)
+        new = LeasedModel(self._assembly.tell_served(model, key[1]), model, key)
         self.served.replace(new)
         return new
 
@@ -246,7 +247,7 @@ class Runtime:
             return self._shared_verification()
 
     def _verify(self) -> Verification:
-        if due(self.catalogue, self._grace) or queue.listed(self.catalogue, states=UNDER_WAY, limit=1):
+        if due(self.catalogue, self._grace) or requests.requests_after(self.catalogue, states=UNDER_WAY, limit=1):
             raise WorkspaceBusy("requests are being carried out and come first: verify again when they are done")
         with self.exclusive_workspace() as workspace:
             return workspace.verify()
