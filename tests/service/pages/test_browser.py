@@ -7,6 +7,7 @@ from playwright.sync_api import expect
 
 from shardgraph.forget.workspace import Workspace
 from shardgraph.service.pages.sessions import Sessions
+from shardgraph.storage.tables.requests import withheld_ids
 from tests.service.conftest import BY_SOURCE, ROWS
 from tests.strategies import embed, many
 
@@ -115,7 +116,7 @@ def test_a_name_with_a_line_break_is_forgotten_through_the_pages(service, local)
     local.get_by_role("button", name="Forget ").click()
     expect(local.get_by_role("heading", name="Progress")).to_be_visible()
     with Workspace(service.root) as workspace:
-        assert workspace.catalogue.all("SELECT id FROM withheld") == [(odd,)]
+        assert withheld_ids(workspace.catalogue) == {odd}
 
 
 def test_back_reload_and_the_address_bar_work_from_find_to_preview(local):

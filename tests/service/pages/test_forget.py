@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 from shardgraph.forget.workspace import Workspace
 from shardgraph.service.pages.sessions import EncryptedAddresses
+from shardgraph.storage.tables.requests import withheld_ids
 from tests.service.conftest import ROWS
 from tests.service.pages.conftest import ANN, entered, forget, found, preview
 from tests.strategies import embed, many
@@ -78,5 +79,5 @@ def test_a_name_that_ends_in_a_space_is_another(root, visit):
     assert "<bdi>x</bdi>" in found(me, "sample", " x").text
     assert forget(me, "sample", "x ").status_code == 303
     with Workspace(root) as workspace:
-        withheld = {sample for (sample,) in workspace.catalogue.all("SELECT id FROM withheld")}
+        withheld = withheld_ids(workspace.catalogue)
     assert withheld == {"x "}

@@ -59,7 +59,7 @@ def show_preview(request: Request, who: Asker, runtime: CurrentRuntime, of: Encr
     searched = twins or bool(chosen["look"])
     forget_request = make_request(runtime, _new_request(kind, name, twins), who)
     figures = preview_request(runtime, forget_request, who, twins=searched)
-    last = runtime.queries.measurements(1) if who.role != OWNER else []
+    last = runtime.statistics.measurements(1) if who.role != OWNER else []
     samples = runtime.queries.sample_ids(kind, name)
     facts: dict[str, Any] = {"kind": kind, "name": name, "twins": twins, "searched": searched}
     facts["waiting"] = _waiting(runtime, who, kind, [name]).get(name)

@@ -36,7 +36,7 @@ def show(
         "page": min(page, pages),
         "pages": pages,
         "shard": runtime.queries.shard(shard) if shard else None,
-        "seconds": runtime.queries.expected_seconds(),
+        "seconds": runtime.statistics.expected_seconds(),
     }
     return render(request, "graph.html", graph=found, **facts)
 
@@ -44,7 +44,7 @@ def show(
 @router.get("/graph/shard")
 def show_shard(request: Request, who: Inspector, runtime: CurrentRuntime, name: ShardName) -> Response:
     """The part of the page that the script fetches when a shard is clicked."""
-    seconds = runtime.queries.expected_seconds()
+    seconds = runtime.statistics.expected_seconds()
     return render(request, "shard.html", shard=runtime.queries.shard(name), seconds=seconds)
 
 

@@ -11,8 +11,8 @@ from shardgraph.service.auth.access import CurrentRuntime
 from shardgraph.service.auth.tokens import OWNER
 from shardgraph.service.pages.rendering import PREFIX, render
 from shardgraph.service.pages.visitors import PageRoute, Reader
-from shardgraph.service.runtime.queries import quantile
 from shardgraph.service.runtime.runtime import Runtime
+from shardgraph.service.runtime.statistics import quantile
 
 LEFT, RIGHT, TOP, BOTTOM = 60, 990, 15, 165  # of the chart, in its own units
 router = APIRouter(prefix=PREFIX, route_class=PageRoute, include_in_schema=False)
@@ -22,19 +22,19 @@ router = APIRouter(prefix=PREFIX, route_class=PageRoute, include_in_schema=False
 def show(request: Request, who: Reader, runtime: CurrentRuntime) -> Response:
     """The first page."""
     owner = who.role == OWNER
-    facts: dict[str, Any] = {"owner": owner, "waiting": runtime.queries.deadlines(who.name if owner else None)}
+    facts: dict[str, Any] = {"owner": owner, "waiting": runtime.statistics.deadlines(who.name if owner else None)}
     if owner:
         return render(request, "overview.html", **facts, sources=runtime.queries.sample_counts(who.sources))
     return render(request, "overview.html", **facts | _workspace_facts(runtime))
 
 
 def _workspace_facts(runtime: Runtime) -> dict[str, Any]:
-    measurements, seconds = runtime.queries.measurements(), runtime.queries.forget_seconds()
+    measurements, seconds = runtime.statistics.measurements(), runtime.statistics.forget_seconds()
     return {
         "served": _served_facts(runtime),
         "measurements": measurements,
         "chart": make_chart(measurements),
-        "costs": runtime.queries.costs(),
+        "costs": runtime.statistics.costs(),
         "median": quantile(seconds, 0.5),
         "slowest": quantile(seconds, 0.99),
     }
@@ -45,7 +45,7 @@ def _served_facts(runtime: Runtime) -> dict[str, int] | None:
     served = runtime.served.current
     if served is None:
         return None
-    expected = runtime.queries.expected_groups()
+    expected = runtime.statistics.expected_groups()
     return {
         "adapters": len(served.model.average),
         "of": expected.adapters,

@@ -158,7 +158,7 @@ def preview_request(runtime: Runtime, request: ForgetRequest, who: Caller, *, tw
         plan = runtime.queries.plan(request)
         found = runtime.queries.twins(row.id for row in plan.rows) if twins else []
         figures = plan.to_json() | {"twins": only_owned(runtime, who, found)}
-        return Preview(**figures, seconds=runtime.queries.expected_seconds())
+        return Preview(**figures, seconds=runtime.statistics.expected_seconds())
 
 
 def stream_states(

@@ -8,8 +8,8 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from shardgraph.errors import ShardgraphError
-from shardgraph.service.runtime.queries import quantile
 from shardgraph.service.runtime.runtime import Runtime
+from shardgraph.service.runtime.statistics import quantile
 
 
 class Metrics:
@@ -34,14 +34,14 @@ class _CurrentValues(Collector):
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """The queue and the model as they are now."""
-        queries = self._runtime.queries
+        statistics = self._runtime.statistics
         states = GaugeMetricFamily("shardgraph_requests", "Forget requests by state", labels=["state"])
-        for state, count in queries.request_counts().items():
+        for state, count in statistics.request_counts().items():
             states.add_metric([state], count)
         yield states
-        age = queries.queue_age()
+        age = statistics.queue_age()
         yield GaugeMetricFamily("shardgraph_queue_age_seconds", "Age of the oldest request that waits", value=age)
-        seconds = queries.forget_seconds()
+        seconds = statistics.forget_seconds()
         times = GaugeMetricFamily("shardgraph_time_to_forget_seconds", "From received to done", labels=["quantile"])
         for share in (0.5, 0.99):
             times.add_metric([str(share)], quantile(seconds, share) or 0.0)
@@ -53,5 +53,5 @@ class _CurrentValues(Collector):
         served = self._runtime.served.current
         if served is None:
             return 0.0
-        adapters = self._runtime.queries.expected_groups().adapters
+        adapters = self._runtime.statistics.expected_groups().adapters
         return len(served.model.average) / adapters if adapters else 1.0

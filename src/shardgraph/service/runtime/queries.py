@@ -1,23 +1,20 @@
-"""Everything that routes and pages read: requests, certificates, the ledger, rights, the graph, statistics.
+"""Everything that routes and pages read: requests, samples, rights, the graph, certificates, the ledger.
 
 Each query is a few single statements and may be called from any thread. Who may see the answer is not decided here.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 
 from shardgraph.errors import InputError
-from shardgraph.forget.build.build import wanted_groups
 from shardgraph.forget.build.manifest import Manifest
 from shardgraph.forget.config import Config
 from shardgraph.forget.erase.plan import ForgetPlan, selected
 from shardgraph.forget.erase.request import ForgetRequest
 from shardgraph.forget.proof.certificate import Certificate
-from shardgraph.forget.queue.statistics import Costs, Deadlines, Measurement, costs, deadlines, measurements
 from shardgraph.forget.rights.rights import Right, right_of
 from shardgraph.forget.views.graph_view import Portrait, ShardView, shard_view
 from shardgraph.forget.views.search import COLUMNS, Found, find, forgotten_as
@@ -27,7 +24,6 @@ from shardgraph.storage.tables import inventory, ledger, requests
 from shardgraph.storage.tables.ledger import Event
 from shardgraph.storage.tables.requests import Request, Waiting
 
-RECENT = 1000  # requests whose durations count
 KINDS = tuple(COLUMNS)  # what can be searched for: sample, subject, source
 
 
@@ -37,14 +33,6 @@ class SelectedData:
 
     sources: frozenset[str]
     erased: tuple[tuple[str, str], ...]  # (kind, name)
-
-
-@dataclass(frozen=True)
-class GroupCounts:
-    """How many groups and adapters the model has when nothing is missing."""
-
-    groups: int
-    adapters: int
 
 
 class Queries:
@@ -165,12 +153,6 @@ class Queries:
         workspace = self._workspace
         return shard_view(workspace.store, workspace.config, Manifest.load(workspace.root), name)
 
-    def expected_groups(self) -> GroupCounts:
-        """How many groups and adapters a complete model has."""
-        workspace = self._workspace
-        wanted = wanted_groups(workspace.store, workspace.config, Manifest.load(workspace.root).fingerprint)
-        return GroupCounts(len(wanted), sum(group.adapters for group in wanted.values()))
-
     def status(self) -> dict[str, Any]:
         """The workspace in figures."""
         return self._workspace.status()
@@ -212,43 +194,3 @@ class Queries:
     def serving_event(self, state: str) -> Event | None:
         """The event of the ledger that says what was served under a state id."""
         return ledger.find_serving(self._catalogue, state)
-
-    # Statistics
-
-    def measurements(self, limit: int = 200) -> list[Measurement]:
-        """The last measurements of accuracy, the oldest first."""
-        return measurements(self._catalogue, limit)
-
-    def costs(self) -> Costs:
-        """What all erasures cost."""
-        return costs(self._catalogue)
-
-    def deadlines(self, asker: str | None = None) -> Deadlines:
-        """Requests (of this asker) against their deadlines."""
-        return deadlines(self._catalogue, asker)
-
-    def request_counts(self) -> dict[str, int]:
-        """The number of requests in each state."""
-        counts = requests.count_requests_by_state(self._catalogue)
-        return {state: counts.get(state, 0) for state in requests.STATES}
-
-    def queue_age(self) -> float:
-        """The age in seconds of the oldest request that waits; 0 if none does."""
-        first = requests.oldest_received(self._catalogue, requests.OPEN)
-        return (datetime.now(UTC) - datetime.fromisoformat(first)).total_seconds() if first else 0.0
-
-    def forget_seconds(self) -> list[float]:
-        """Seconds from received to done of the last requests, sorted."""
-        times = requests.times_to_done(self._catalogue, RECENT)
-        return sorted(
-            (datetime.fromisoformat(end) - datetime.fromisoformat(start)).total_seconds() for start, end in times
-        )
-
-    def expected_seconds(self) -> float | None:
-        """The median of `forget_seconds`; None before the first request is done."""
-        return quantile(self.forget_seconds(), 0.5)
-
-
-def quantile(ordered: list[float], share: float) -> float | None:
-    """The value below which this share of an ordered list lies; None of an empty list."""
-    return ordered[min(int(share * len(ordered)), len(ordered) - 1)] if ordered else None

@@ -35,6 +35,7 @@ from shardgraph.forget.workspace import Workspace
 from shardgraph.learn.ensemble import Model
 from shardgraph.service.runtime.limits import ConcurrencyLimit, SharedCall
 from shardgraph.service.runtime.queries import Queries
+from shardgraph.service.runtime.statistics import Statistics
 from shardgraph.storage.catalogue import Catalogue
 from shardgraph.storage.tables import requests
 from shardgraph.storage.tables.requests import ERASING, RECEIVED, RETRAINING, VERIFIED, Request
@@ -98,7 +99,7 @@ class Runtime:
         self.served = ModelSlot()
         self.previews = ConcurrencyLimit(MAX_PREVIEWS, "previews")
         self._reader = Workspace(root)  # single statements, from any thread, without a lock
-        self.queries = Queries(self._reader)
+        self.queries, self.statistics = Queries(self._reader), Statistics(self._reader)
         self._intake, self._intake_lock = Workspace(root), threading.Lock()  # enters requests
         self._assembly, self._assembly_lock = Workspace(root), threading.RLock()  # assembles the served model
         self._consumers, self._consumers_lock = Workspace(root), threading.Lock()  # rights, and consumers' models
