@@ -92,7 +92,7 @@ def live(root: Path) -> None:
     """Some requests, one after another, so that there is a past to show."""
     with Workspace(root) as workspace:
         for name, reason in (("digit-0011", "consent withdrawn"), ("digit-0052", ""), ("digit-0125", "wrong label")):
-            workspace.wait_for(workspace.submit(Submission(ForgetRequest((name,), reason=reason), "front desk")).number)
+            workspace.wait_for(workspace.submit(Submission(ForgetRequest((name,), reason=reason), "reception")).number)
             time.sleep(1.5)  # the model is measured in between
 
 
@@ -122,7 +122,7 @@ def verified(page: Page) -> None:
 def asked(page: Page) -> None:
     """A right, with its accuracy."""
     page.goto("/pages/rights/of?consumer=acme")
-    page.get_by_role("button", name="Measure now").click()
+    page.get_by_role("button", name="Measure").click()
 
 
 SCENES = {

@@ -3,7 +3,7 @@
 import shutil
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,15 +15,15 @@ from fastapi import FastAPI
 from shardgraph.forget.workspace import Workspace
 from shardgraph.graph import BySource
 from shardgraph.service.app import create_app
-from shardgraph.service.serve import Server, listening
-from shardgraph.service.tokens import ROLES, create_token
+from shardgraph.service.auth.tokens import ROLES, create_token
+from shardgraph.service.server import Server, listen
 from tests.strategies import LABELS, QUICK, embed, many
 
 ROWS = [*many(24), *many(4, split="test")]
 BY_SOURCE = {name: [row for row in ROWS[:24] if row.source == name] for name in ("ann", "bob", "web")}
 
 
-class ByHand:
+class ManualWorker:
     """Carries requests out in this process, a batch each time `work` is called."""
 
     def __init__(self, root: Path) -> None:
@@ -33,7 +33,7 @@ class ByHand:
     def start(self) -> None:
         pass
 
-    def call(self, word: str = "go") -> None:
+    def wake(self) -> None:
         pass
 
     def stop(self) -> None:
@@ -43,39 +43,37 @@ class ByHand:
         return self._workspace.carry_out()
 
 
-class Running:
-    """A running service, and a client that knows it."""
+class RunningService:
+    """A running service, and a client of it."""
 
-    def __init__(self, root: Path, app: FastAPI, hands: ByHand, base: str) -> None:
-        self.root, self.app, self.hands, self.base = root, app, hands, base
+    def __init__(self, root: Path, app: FastAPI, worker: ManualWorker, base: str) -> None:
+        self.root, self.app, self.worker, self.base = root, app, worker, base
+        self.runtime = app.state.runtime
         self.client = httpx.Client(base_url=base, timeout=30)
 
     def __call__(self, method: str, path: str, token: str | None = None, **options: object) -> httpx.Response:
         headers = {**options.pop("headers", {}), **({"Authorization": f"Bearer {token}"} if token else {})}
         return self.client.request(method, path, headers=headers, **options)
 
-    def in_step(self) -> None:
-        """Wait until the service has noticed what `work` did."""
-        self.app.state.office.sync()
-
     def work(self) -> list[int]:
-        done = self.hands.work()
-        self.in_step()
+        """Carry out a batch, and wait until the service serves the result."""
+        done = self.worker.work()
+        self.runtime.sync()
         return done
 
 
 @contextmanager
-def running(root: Path, until: str = "/ready") -> Iterator[Running]:
-    """Serve a workspace on a free port of loopback, once `until` answers well."""
-    hands = ByHand(root)
-    app = create_app(root, hands)
-    listener = listening("127.0.0.1", 0)
+def running(root: Path, until: str = "/ready") -> Iterator[RunningService]:
+    """Serve a workspace on a free port of loopback, once `until` answers with 200."""
+    worker = ManualWorker(root)
+    app = create_app(root, worker)
+    listener = listen("127.0.0.1", 0)
     listener.listen()  # so that a call which comes too early waits
     config = uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=1)
-    server = Server(config, app.state.ending)
+    server = Server(config, app.state.supervisor.ending)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
-    service = Running(root, app, hands, f"http://127.0.0.1:{listener.getsockname()[1]}")
+    service = RunningService(root, app, worker, f"http://127.0.0.1:{listener.getsockname()[1]}")
     while service("GET", until).status_code != 200 and thread.is_alive():
         time.sleep(0.02)
     yield service
@@ -85,8 +83,26 @@ def running(root: Path, until: str = "/ready") -> Iterator[Running]:
     listener.close()
 
 
+def wait_until(condition: Callable[[], bool], seconds: float = 20) -> None:
+    """Wait for something to become true."""
+    end = time.monotonic() + seconds
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.05)
+    assert condition()
+
+
+def create_tokens(root: Path) -> dict[str, str]:
+    """A token of every role; the owner's source is ann."""
+    with Workspace(root) as workspace:
+        return {
+            role: create_token(workspace.catalogue, f"the-{role}", role, ("ann",) if role == "owner" else ())
+            for role in ROLES
+        }
+
+
 @pytest.fixture(scope="session")
-def _trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A trained workspace that no test changes."""
     root = tmp_path_factory.mktemp("served") / "ws"
     with Workspace.create(root, seed=0, classes=LABELS, workers=1) as workspace:
         workspace.add(embed(ROWS))
@@ -94,24 +110,33 @@ def _trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-@pytest.fixture
-def root(_trained: Path, fast_path: Path) -> Path:
-    """A trained workspace of one's own."""
-    return Path(shutil.copytree(_trained, fast_path / "ws"))
+@pytest.fixture(scope="module")
+def module_root(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of it for the tests of one module."""
+    return Path(shutil.copytree(trained, tmp_path_factory.mktemp("module") / "ws"))
 
 
 @pytest.fixture
-def service(root: Path) -> Iterator[Running]:
-    """A running service without tokens: whoever reaches it is the operator."""
+def root(trained: Path, fast_path: Path) -> Path:
+    """A copy of it for one test."""
+    return Path(shutil.copytree(trained, fast_path / "ws"))
+
+
+@pytest.fixture
+def service(root: Path) -> Iterator[RunningService]:
+    """A running service without tokens: every caller is the operator."""
     with running(root) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def shared_service(module_root: Path) -> Iterator[RunningService]:
+    """A running service for the tests of one module, whose workspace none of them changes."""
+    with running(module_root) as found:
         yield found
 
 
 @pytest.fixture
 def tokens(root: Path) -> dict[str, str]:
     """A token of every role; the owner's source is ann."""
-    with Workspace(root) as workspace:
-        return {
-            role: create_token(workspace.catalogue, f"the-{role}", role, ("ann",) if role == "owner" else ())
-            for role in ROLES
-        }
+    return create_tokens(root)

@@ -1,63 +1,44 @@
-"""The application: routes, gates and what lives as long as they do."""
+"""The application: routes, pages, middleware, and what lives as long as they do."""
 
-import threading
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from anyio import CapacityLimiter, to_thread
+from anyio import CapacityLimiter
 from fastapi import FastAPI
 
 from shardgraph import __version__
-from shardgraph.service import asking, entitling, events, predicting, proving, running
-from shardgraph.service.crew import Hands, Watcher
-from shardgraph.service.door import Door
-from shardgraph.service.inputs import Eye
-from shardgraph.service.limits import BodyLimit, Journal
-from shardgraph.service.metrics import Metrics
-from shardgraph.service.office import Office
-from shardgraph.service.pages.headers import Headers
-from shardgraph.service.pages.opening import open_pages
-from shardgraph.service.problems import install
+from shardgraph.service.error_responses import add_error_handlers
+from shardgraph.service.middleware import add_middleware
+from shardgraph.service.pages.router import add_pages
+from shardgraph.service.routes import operation, predictions, proofs, requests, rights
+from shardgraph.service.runtime.metrics import Metrics
+from shardgraph.service.runtime.runtime import Runtime
+from shardgraph.service.runtime.supervisor import Supervisor, Worker
 
 ABOUT = """Forget requests, predictions and proofs of one workspace.
 
-From the moment a request is accepted no prediction is made with anything that saw its data, but for groups that read
-it through private edges: those stay within their budget, and the preview and the certificate say how much of it is
-spent. Every prediction carries an opaque state id, and the ledger says what was served under it."""
+From the moment a request is accepted, no prediction is made with anything that saw its data. Groups that read the data
+through private edges are the exception: they stay in service within their budget, and the preview and the certificate
+say how much of it is spent. Every prediction carries a state id, and the ledger says what was served under it."""
 
 
-def create_app(root: Path, worker: Hands, originals: Path | None = None, *, grace: float = 0.0) -> FastAPI:
-    """The service of a workspace, which `worker` carries requests out for. The caller holds its serving lock.
+def create_app(root: Path, worker: Worker, originals: Path | None = None, *, grace: float = 0.0) -> FastAPI:
+    """The service of a workspace; `worker` carries its requests out. The caller holds the serving lock.
 
-    `originals` is a folder with the pictures or texts that samples were made of, for the pages to show; `grace` is how
-    long the worker lets a request wait.
+    `originals` is a folder with the images or texts that samples were made from, for the pages to show. `grace` is how
+    many seconds the worker lets a request wait.
     """
-    office = Office(root, wake=worker.call, grace=grace)
-
-    @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        app.state.limiter = CapacityLimiter(predicting.AT_ONCE)
-        app.state.watcher = watcher = Watcher(office, worker)
-        worker.start()
-        watcher.start()
-        yield
-        app.state.ending.set()
-        await to_thread.run_sync(watcher.end)
-        await to_thread.run_sync(worker.stop)
-        await to_thread.run_sync(office.close)
-
+    runtime = Runtime(root, wake_worker=worker.wake, grace=grace)
+    supervisor = Supervisor(runtime, worker)
     about: dict[str, Any] = {"title": "shardgraph", "version": __version__, "description": ABOUT}
-    app = FastAPI(**about, lifespan=lifespan, docs_url=None, redoc_url=None)  # their pages load scripts from elsewhere
-    app.state.office, app.state.worker, app.state.metrics = office, worker, Metrics(office)
-    app.state.eye, app.state.ending = Eye(), threading.Event()
-    for part in (asking, events, predicting, entitling, proving, running):
-        app.include_router(part.router)
-    open_pages(app, originals)
-    install(app)
-    app.add_middleware(BodyLimit)
-    app.add_middleware(Door)
-    app.add_middleware(Headers)
-    app.add_middleware(Journal, metrics=app.state.metrics)
+    # no docs_url and redoc_url: their pages load scripts from other sites
+    app = FastAPI(**about, lifespan=supervisor.lifespan, docs_url=None, redoc_url=None)
+    app.state.runtime, app.state.supervisor, app.state.metrics = runtime, supervisor, Metrics(runtime)
+    app.state.backbone_cache = predictions.BackboneCache()
+    app.state.prediction_limiter = CapacityLimiter(predictions.MAX_FORWARD_PASSES)
+    for module in (requests, predictions, rights, proofs, operation):
+        app.include_router(module.router)
+    add_pages(app, originals)
+    add_error_handlers(app)
+    add_middleware(app, app.state.metrics)
     return app

@@ -33,19 +33,19 @@ def test_the_proof_states_the_certificates_own_guarantee(service, visit):
     service.work()
     page, certificate = me.get("/pages/proof/1").text, me.get("/pages/proof/1/certificate.json").json()
     assert certificate["privacy"]["removed"] == 1
-    assert "equals, byte for byte, one that was built" not in page and "must get the digest" not in page
+    assert "equals, byte for byte, a model built" not in page and "must get this digest" not in page
     assert f'<span id="guarantee">{certificate["guarantee"]}.' in page
-    assert "which promises nothing" in page, "beta may be 1 under this budget"
+    assert "which guarantees nothing" in page, "beta may be 1 under this budget"
 
 
 def test_a_request_does_not_say_that_private_readers_leave_service(visit):
     me = visit()
     page = me.get(forget(me, "sample", ANN).headers["location"]).text
     assert "Nothing that saw the data" not in page
-    assert "What read it privately stays in use, within its budget." in page
+    assert "Groups that read it privately stay in use, within their budget." in page
 
 
 def test_the_preview_shows_what_is_spent(visit):
     page = preview(visit(), "sample", ANN).text
-    assert "groups that read it privately and stay</span><strong>2<" in page
+    assert "groups that read it privately and stay in service</span><strong>2<" in page
     assert "(0, 0) → (" in page and "of (30, 1)" in page

@@ -6,9 +6,9 @@ from html import unescape
 import pytest
 
 from shardgraph.forget.workspace import Workspace
+from shardgraph.service.auth.tokens import create_token, revoke_token
 from shardgraph.service.pages import sessions
 from shardgraph.service.pages.sessions import HOURS, Sessions
-from shardgraph.service.tokens import create_token, revoke_token
 
 COOKIE = "shardgraph_session"
 
@@ -23,7 +23,7 @@ def test_a_session_ends_after_its_hours():
 
 
 def test_nothing_is_held_for_strangers_so_they_push_nobody_out(service, tokens, visit, monkeypatch):
-    monkeypatch.setattr(sessions, "MOST", 2)
+    monkeypatch.setattr(sessions, "MAX_SESSIONS", 2)
     me = visit()
     me.get("/pages/login")
     for path in ("login", "login", "no", "requests", "login", "no"):

@@ -1,4 +1,4 @@
-"""From facts to HTML: the templates, and how numbers, shares and spans of time are written."""
+"""From facts to HTML: the templates, and how numbers, shares, durations and names are written."""
 
 import json
 import math
@@ -12,10 +12,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from shardgraph import __version__
-from shardgraph.service.tokens import AUDITOR, CONSUMER, OPERATOR, OWNER
+from shardgraph.service.auth.tokens import AUDITOR, CONSUMER, OPERATOR, OWNER
 
 PREFIX = "/pages"
-PLACES = (  # what stands in the navigation, and who sees it
+NAVIGATION = (  # title, path, and the roles that see it
     ("Overview", "", (OPERATOR, AUDITOR, OWNER)),
     ("Graph", "/graph", (OPERATOR, AUDITOR)),
     ("Forget", "/forget", (OPERATOR, OWNER)),
@@ -26,25 +26,26 @@ PLACES = (  # what stands in the navigation, and who sees it
 
 
 def render(request: Request, template: str, status: int = 200, **facts: Any) -> HTMLResponse:
-    """A page. Everything in it is escaped; a name that the template asks for and nobody gave is an error."""
+    """A page. Everything in it is escaped; a name that the template uses and nobody gave is an error."""
     visitor = getattr(request.state, "visitor", None)
     role = visitor.caller.role if visitor and visitor.caller else None
-    places = [(name, PREFIX + path) for name, path, roles in PLACES if role in roles]
-    given = {"places": places, "visitor": visitor, "here": request.url.path, "prefix": PREFIX, "version": __version__}
+    navigation = [(title, PREFIX + path) for title, path, roles in NAVIGATION if role in roles]
+    given = {"navigation": navigation, "visitor": visitor, "here": request.url.path}
+    given |= {"prefix": PREFIX, "version": __version__}
     return HTMLResponse(_environment().get_template(template).render(given | facts), status)
 
 
 def home_of(role: str) -> str:
     """The first page that a role sees."""
-    return next(PREFIX + path for _, path, roles in PLACES if role in roles)
+    return next(PREFIX + path for _, path, roles in NAVIGATION if role in roles)
 
 
-def share(value: float) -> str:
+def format_share(value: float) -> str:
     """A share as a percentage, with as many digits as it needs."""
     return f"{value:.0%}" if value in (0, 1) else f"{value:.1%}" if value >= 0.01 else f"{value:.2%}"
 
 
-def span(seconds: float | None) -> str:
+def format_duration(seconds: float | None) -> str:
     """Seconds in words."""
     if seconds is None or not math.isfinite(seconds):
         return "not known yet"
@@ -54,37 +55,45 @@ def span(seconds: float | None) -> str:
     return f"{seconds:.1f} seconds" if seconds < 10 else f"{seconds:.0f} seconds"
 
 
-def left(deadline: str) -> float:
+def seconds_until(deadline: str) -> float:
     """Seconds until a deadline; negative once it has passed."""
     return (datetime.fromisoformat(deadline) - datetime.now(UTC)).total_seconds()
 
 
-def visible(name: str) -> str:
-    """A name in which nothing hides: what does not show, or turns the text around, is written as its code point."""
-    shown = "".join(letter if letter.isprintable() else _code(letter) for letter in name)
+def make_visible(name: str) -> str:
+    """A name in which nothing is hidden: a character that does not show, or changes the direction of text, is written
+    as its code point."""
+    shown = "".join(letter if letter.isprintable() else _code_point(letter) for letter in name)
     inner = shown.strip(" ")
     before = len(shown) - len(shown.lstrip(" "))
-    return _code(" ") * before + inner + _code(" ") * (len(shown) - before - len(inner))
+    return _code_point(" ") * before + inner + _code_point(" ") * (len(shown) - before - len(inner))
 
 
-def named(name: str) -> Markup:
-    """A name for a page: visible, and in a direction of its own."""
-    return Markup("<bdi>{}</bdi>").format(visible(name))
+def format_name(name: str) -> Markup:
+    """A name for a page: visible, and with a text direction of its own."""
+    return Markup("<bdi>{}</bdi>").format(make_visible(name))
 
 
-def _code(letter: str) -> str:
+def _code_point(letter: str) -> str:
     return f"⟨U+{ord(letter):04X}⟩"
 
 
 @cache
 def _environment() -> Environment:
-    found = Environment(
+    environment = Environment(
         loader=PackageLoader("shardgraph.service.pages"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    found.filters |= {"share": share, "span": span, "left": left, "number": lambda value: f"{value:,}"}
-    found.filters |= {"visible": visible, "named": named, "sent": json.dumps}
-    return found
+    environment.filters |= {
+        "share": format_share,
+        "duration": format_duration,
+        "seconds_until": seconds_until,
+        "number": lambda value: f"{value:,}",
+        "visible": make_visible,
+        "show_name": format_name,
+        "as_json": json.dumps,
+    }
+    return environment

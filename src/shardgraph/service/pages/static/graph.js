@@ -1,11 +1,11 @@
-// The shard graph, drawn. Places are computed here, once and the same every time: no simulation runs, so that a thousand
-// shards are as still as ten. A folded group is one node; unfolded it is a box with its shards in rows.
+// Draws the shard graph. Positions are computed here, without a simulation: the drawing is always the same, also with a
+// thousand shards. A folded group is one node; an unfolded one is a box with its shards in rows.
 "use strict";
 
 (() => {
   const box = document.getElementById("graph");
   const panel = document.getElementById("panel");
-  const CELL = 64, GAP = 34, MANY = 200; // more shards than this begin folded
+  const CELL = 64, GAP = 34, MANY = 200; // with more shards than this, groups are folded at first
   let graph, cy;
   const open = new Set();
 
@@ -17,7 +17,7 @@
     return found.has("missing") ? "missing" : found.has("serving") ? "serving" : "idle";
   }
 
-  // Groups fill rows from left to right, as words do; the width follows from the area.
+  // Groups fill rows from left to right; the width of the drawing follows from its area.
   function elements() {
     const tiles = graph.groups.map((group) => {
       const columns = open.has(group.name) ? Math.ceil(Math.sqrt(group.shards.length)) : 1;
@@ -90,12 +90,12 @@
     panel.setAttribute("aria-busy", "true");
     try {
       const answer = await fetch(box.dataset.shard + encodeURIComponent(name), { headers: { Accept: "text/html" } });
-      if (answer.redirected) { location.assign(`?shard=${encodeURIComponent(name)}`); return; } // to the log-in, and back
+      if (answer.redirected) { location.assign(`?shard=${encodeURIComponent(name)}`); return; } // to the login, and back
       if (!answer.ok) throw new Error(String(answer.status));
       const found = new DOMParser().parseFromString(await answer.text(), "text/html");
       panel.replaceChildren(...found.body.childNodes);
     } catch {
-      panel.textContent = "This shard could not be looked up. Load the page again, or try in a moment.";
+      panel.textContent = "The shard could not be loaded. Reload the page, or try again in a moment.";
     }
     panel.removeAttribute("aria-busy");
   }
@@ -113,14 +113,14 @@
       if (!answer.ok) throw new Error(String(answer.status));
       graph = await answer.json();
     } catch {
-      box.firstElementChild.textContent = "The graph could not be loaded. The list below has the same shards.";
+      box.firstElementChild.textContent = "The graph could not be loaded. The list below contains the same shards.";
       return;
     }
     const shards = graph.groups.reduce((sum, group) => sum + group.shards.length, 0);
     if (shards <= MANY) for (const group of graph.groups) if (group.shards.length > 1) open.add(group.name);
     box.replaceChildren();
     box.setAttribute("role", "img");
-    box.setAttribute("aria-label", `${shards} shards in ${graph.groups.length} groups; the list below says the same`);
+    box.setAttribute("aria-label", `${shards} shards in ${graph.groups.length} groups; the list below contains the same shards`);
     cy = cytoscape({ container: box, style: style(), wheelSensitivity: 0.3, autoungrabify: true, hideEdgesOnViewport: shards > MANY, textureOnViewport: shards > MANY, layout: { name: "preset" } });
     cy.on("tap", "node", tapped);
     draw();

@@ -1,14 +1,14 @@
-// What the pages do beyond HTML: times in the reader's zone, buttons that say they work, a request watched as it goes.
+// What the pages do beyond HTML: times in the visitor's time zone, busy buttons, a request's states as they are entered.
 "use strict";
 
-const clock = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
-const stopwatch = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
+const minutes = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
+const seconds = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
 
 function localTimes(root) {
   for (const time of root.querySelectorAll("time[datetime]")) {
     const when = new Date(time.dateTime);
     if (!Number.isNaN(when.getTime())) {
-      time.textContent = (time.closest(".states") ? stopwatch : clock).format(when);
+      time.textContent = (time.closest(".states") ? seconds : minutes).format(when);
       time.title = time.dateTime;
     }
   }
@@ -18,7 +18,7 @@ function busyButtons() {
   document.addEventListener("submit", (event) => {
     const button = event.submitter;
     if (!button || event.target.method !== "post") return;
-    if (event.target.dataset.sent) { event.preventDefault(); return; } // one click is enough
+    if (event.target.dataset.sent) { event.preventDefault(); return; } // the form was sent already
     event.target.dataset.sent = "yes";
     button.setAttribute("aria-busy", "true");
     if (button.dataset.busy) button.textContent = button.dataset.busy;
@@ -29,7 +29,7 @@ function busyButtons() {
   });
 }
 
-// The item of a state that is entered: the next of its name that lies ahead, or a new one after those that were.
+// The list item of a state that is entered: the next one ahead with its name, or a new one after the past ones.
 function itemOf(list, state, last) {
   let item = [...list.querySelectorAll(".ahead")].find((one) => one.dataset.name === state);
   if (!item) {
@@ -52,23 +52,23 @@ function watch(list) {
   const now = document.getElementById("now");
   const stream = new EventSource(list.dataset.events);
   const enter = (event) => {
-    const told = JSON.parse(event.data), last = ["done", "failed", "cancelled"].includes(told.state);
+    const received = JSON.parse(event.data), last = ["done", "failed", "cancelled"].includes(received.state);
     list.querySelector(".now")?.classList.replace("now", "past");
-    const item = itemOf(list, told.state, last);
+    const item = itemOf(list, received.state, last);
     const time = document.createElement("time");
-    time.dateTime = told.time;
+    time.dateTime = received.time;
     item.querySelector(".at").replaceChildren(time);
     localTimes(item);
     const word = document.createElement("strong");
-    word.dataset.state = told.state;
-    word.textContent = told.state;
-    now.replaceChildren("It is ", word, told.failure ? `: ${told.failure}` : ".");
-    if (!["received", "instant"].includes(told.state)) document.querySelector("[data-early]")?.remove();
+    word.dataset.state = received.state;
+    word.textContent = received.state;
+    now.replaceChildren("State: ", word, received.failure ? `: ${received.failure}` : "");
+    if (!["received", "instant"].includes(received.state)) document.querySelector("[data-early]")?.remove();
     if (last) {
       stream.close();
       delete list.dataset.events;
-      if (told.certificate) document.getElementById("proof").hidden = false;
-      if (told.state === "failed") location.reload(); // what can be done about it is for the server to say
+      if (received.certificate) document.getElementById("proof").hidden = false;
+      if (received.state === "failed") location.reload(); // the server renders what can be done
     }
   };
   for (const state of ["received", "instant", "erasing", "retraining", "verified", "done", "failed", "cancelled"]) {
@@ -76,13 +76,13 @@ function watch(list) {
   }
   stream.onerror = () => {
     if (stream.readyState === EventSource.CLOSED && list.dataset.events) {
-      now.textContent = "The connection was lost. Load the page again to see how far it is.";
+      now.textContent = "The connection was lost. Reload the page to see the current state.";
     }
   };
 }
 
-// A part that takes longer is asked for when the page is there: its form is sent, and the same part of the answer put
-// in its place. Without a script it is a button.
+// A slow part of a page is fetched once the page is shown: its form is sent, and the same part of the answer replaces
+// it. Without a script it is a button.
 async function fetchRest(part) {
   const form = part.querySelector("form"), button = form.querySelector("button");
   button.setAttribute("aria-busy", "true");
@@ -97,7 +97,7 @@ async function fetchRest(part) {
     part.removeAttribute("data-rest");
   } catch {
     button.removeAttribute("aria-busy");
-    button.textContent = "That failed. Try again";
+    button.textContent = "Failed. Try again";
   }
 }
 

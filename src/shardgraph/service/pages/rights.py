@@ -1,0 +1,150 @@
+"""The rights pages: what a consumer may use, how accurate its model is; grant, revoke, provision, measure, try.
+
+A consumer sees its own right.
+"""
+
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Annotated, Any, Literal, TypeVar
+from urllib.parse import urlencode
+
+from fastapi import APIRouter, HTTPException, Query, Request, Response
+from fastapi.responses import RedirectResponse
+
+from shardgraph.errors import InputError, WorkspaceBusy
+from shardgraph.forget.rights.rights import Right
+from shardgraph.forget.workspace import Workspace
+from shardgraph.service.auth.access import CurrentRuntime
+from shardgraph.service.auth.tokens import CONSUMER, OPERATOR, Caller
+from shardgraph.service.pages.rendering import PREFIX, render
+from shardgraph.service.pages.visitors import Form, Operator, PageRoute, RightsReader, read_name, read_names, read_text
+from shardgraph.service.routes.predictions import best_classes
+from shardgraph.service.runtime.runtime import Runtime
+
+LIST = f"{PREFIX}/rights"
+TIMEOUT, PAUSE = 10.0, 0.1  # seconds to wait for the workspace's write lock, and between two attempts
+SUGGESTED = 50  # held-out samples to choose from
+router = APIRouter(prefix=LIST, route_class=PageRoute, include_in_schema=False)
+Consumer = Annotated[str, Query(max_length=1024)]
+T = TypeVar("T")
+
+
+@router.get("")
+def listing(request: Request, who: RightsReader, runtime: CurrentRuntime) -> Response:
+    """Every consumer's right; a consumer is redirected to its own."""
+    if who.role == CONSUMER:
+        return RedirectResponse(_address(who.name), 303)
+    queries = runtime.queries
+    return render(request, "rights.html", rights=queries.rights(), sources=queries.source_names())
+
+
+@router.get("/of")
+def show(
+    request: Request, who: RightsReader, runtime: CurrentRuntime, consumer: Consumer, reach: Literal["", "yes"] = ""
+) -> Response:
+    """One consumer's right; the script asks again for its reach, which needs a look at every shard."""
+    return _show(request, runtime, who, consumer, count=bool(reach))
+
+
+@router.post("/of")
+def count(who: RightsReader, form: Form) -> Response:
+    """Redirect to the right with its reach."""
+    return RedirectResponse(f"{_address(read_name(form, 'of'))}&reach=yes", 303)
+
+
+@router.post("/grant")
+def grant(who: Operator, form: Form, runtime: CurrentRuntime) -> Response:
+    """Let a consumer use more."""
+    consumer, sources = read_name(form, "of") or read_text(form, "consumer"), read_names(form, "source")
+    shards = [name.strip() for name in read_text(form, "shards").split(",") if name.strip()]
+    _wait_for_lock(runtime.rights_workspace, lambda workspace: workspace.grant(consumer, sources, shards))
+    return RedirectResponse(_address(consumer), 303)
+
+
+@router.post("/revoke")
+def revoke(who: Operator, form: Form, runtime: CurrentRuntime) -> Response:
+    """Take some of what a consumer may use, or all of it."""
+    consumer, everything = read_name(form, "of"), bool(read_text(form, "everything"))
+    sources, shards = read_names(form, "source"), read_names(form, "shard")
+    if not everything and not sources and not shards:
+        raise InputError("select what to revoke; nothing was changed")
+    part = () if everything else (sources, shards)
+    left = _wait_for_lock(runtime.rights_workspace, lambda workspace: workspace.revoke(consumer, *part))
+    return RedirectResponse(_address(consumer) if left.sources or left.shards else LIST, 303)
+
+
+@router.post("/provision")
+def provision(who: Operator, form: Form, runtime: CurrentRuntime) -> Response:
+    """Train what the right lacks; this answers when it is done."""
+    consumer = read_name(form, "of")
+    _wait_for_lock(runtime.exclusive_workspace, lambda workspace: workspace.provision(consumer))
+    return RedirectResponse(_address(consumer), 303)
+
+
+@router.post("/measure")
+def measure(request: Request, who: RightsReader, form: Form, runtime: CurrentRuntime) -> Response:
+    """The accuracy of the right's model on the held-out samples, beside that of the whole model."""
+    consumer = _check_visible(who, read_name(form, "of"))
+    with runtime.exclusive_workspace() as workspace:
+        accuracy = {"right": workspace.evaluate(consumer), "whole": workspace.evaluate()}
+    return _show(request, runtime, who, consumer, accuracy=accuracy)
+
+
+@router.post("/ask")
+def predict(request: Request, who: Operator, form: Form, runtime: CurrentRuntime) -> Response:
+    """What the right's model predicts for a held-out sample, beside the whole model."""
+    consumer, name = read_name(form, "of"), read_name(form, "sample")
+    with runtime.exclusive_workspace() as workspace:
+        sample = runtime.queries.held_out_sample(name)
+        predictions = {
+            which: best_classes(model, model.scores(sample), 3)[0]["top"]
+            for which, model in (("right", workspace.model_for(consumer)), ("whole", workspace.model()))
+        }
+    facts = {"sample": name, "label": sample.labels[0], "predictions": predictions}
+    return _show(request, runtime, who, consumer, tried=facts)
+
+
+def _show(
+    request: Request, runtime: Runtime, who: Caller, consumer: str, *, count: bool = False, **more: Any
+) -> Response:
+    right = _right(runtime, _check_visible(who, consumer), who)
+    with runtime.exclusive_workspace() as workspace:
+        served = workspace.config.trained and bool(right.sources or right.shards)
+        reach = workspace.reach(right) if served and count else None
+    operator = who.role == OPERATOR
+    held_out = runtime.queries.held_out_ids(SUGGESTED) if operator else []
+    others = [name for name in runtime.queries.source_names() if name not in right.sources] if operator else []
+    facts: dict[str, Any] = {"right": right, "served": served, "reach": reach, "others": others, "held_out": held_out}
+    return render(request, "right.html", **facts | {"accuracy": None, "tried": None} | more)
+
+
+def _right(runtime: Runtime, consumer: str, who: Caller) -> Right:
+    """The right; a consumer who has none yet sees an empty one."""
+    if who.role == CONSUMER and consumer not in runtime.queries.rights():
+        return Right(consumer)
+    return runtime.queries.right_of(consumer)
+
+
+def _check_visible(who: Caller, consumer: str) -> str:
+    """The consumer, if the caller may see its right; 404 otherwise."""
+    if who.role == CONSUMER and consumer != who.name:
+        raise HTTPException(404, "there is no such right")
+    return consumer
+
+
+def _wait_for_lock(opened: Callable[[], AbstractContextManager[Workspace]], write: Callable[[Workspace], T]) -> T:
+    """Write; while another process holds the write lock, try again for a while."""
+    end = time.monotonic() + TIMEOUT
+    while True:
+        try:
+            with opened() as workspace:
+                return write(workspace)
+        except WorkspaceBusy:
+            if time.monotonic() > end:
+                raise
+            time.sleep(PAUSE)
+
+
+def _address(consumer: str) -> str:
+    return f"{LIST}/of?{urlencode({'consumer': consumer})}"

@@ -1,0 +1,63 @@
+"""Routes for those who check: certificates, the public key, the ledger, served states, the status."""
+
+from dataclasses import asdict
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, HTTPException, Path, Query
+
+from shardgraph.service.auth.access import CurrentRuntime, Inspector, allow
+from shardgraph.service.auth.tokens import AUDITOR, CONSUMER, OPERATOR
+from shardgraph.service.error_responses import documented
+from shardgraph.service.schemas import Event, EventPage, PublicKey, ServedState
+
+router = APIRouter(tags=["proofs"])
+After = Annotated[int, Query(ge=0, le=2**53, description="Only events with a higher number.")]
+Limit = Annotated[int, Query(ge=1, le=1000)]
+
+
+@router.get("/public-key")
+def public_key(runtime: CurrentRuntime) -> PublicKey:
+    """The key that certificates are checked with; everybody may read it."""
+    return PublicKey(public_key=runtime.queries.public_key)
+
+
+@router.get("/certificates/{number}", responses=documented(401, 403, 404, 422))
+def certificate(
+    number: Annotated[int, Path(ge=1, le=2**53, examples=[1])], who: Inspector, runtime: CurrentRuntime
+) -> dict[str, Any]:
+    """A certificate by its number; certificates are chained, from number 1 on."""
+    if number > runtime.queries.last_certificate():
+        raise HTTPException(404, f"there is no certificate {number}")
+    return runtime.queries.certificate(number).to_json()
+
+
+@router.get("/ledger", responses=documented(401, 403, 422))
+def ledger(who: Inspector, runtime: CurrentRuntime, after: After = 0, limit: Limit = 100) -> EventPage:
+    """The events of the ledger by number; no event names a sample."""
+    found = runtime.queries.events(after, limit + 1)
+    lines = [Event.model_validate(asdict(event)) for event in found[:limit]]
+    return EventPage(lines=lines, next=lines[-1].number if len(found) > limit else None)
+
+
+@router.get(
+    "/states/{state}",
+    responses=documented(401, 403, 404, 422),
+    dependencies=[Depends(allow(OPERATOR, AUDITOR, CONSUMER))],
+)
+def state(
+    state: Annotated[str, Path(pattern="^[0-9a-f]{32}$", examples=["9f2c" * 8])], runtime: CurrentRuntime
+) -> ServedState:
+    """What the ledger says about the state id of a prediction."""
+    event = runtime.queries.serving_event(state)
+    if event is None:
+        raise HTTPException(404, "nothing was ever served under this state")
+    detail = {key: event.detail[key] for key in ("withheld", "adapters")}
+    return ServedState.model_validate({"state": state, "number": event.number, "time": event.time} | detail)
+
+
+@router.get("/status", responses=documented(401, 403))
+def status(who: Inspector, runtime: CurrentRuntime) -> dict[str, Any]:
+    """The workspace, the served model and the queue in figures. Only operators see the seed: with it, requests could
+    be aimed at chosen shards."""
+    found = runtime.queries.status()
+    return found if who.role == OPERATOR else {key: value for key, value in found.items() if key != "seed"}

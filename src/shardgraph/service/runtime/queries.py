@@ -1,0 +1,196 @@
+"""Everything that routes and pages read: requests, samples, rights, the graph, certificates, the ledger.
+
+Each query is a few single statements and may be called from any thread. Who may see the answer is not decided here.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from shardgraph.errors import InputError
+from shardgraph.forget.build.manifest import Manifest
+from shardgraph.forget.config import Config
+from shardgraph.forget.erase.plan import ForgetPlan, selected
+from shardgraph.forget.erase.request import ForgetRequest
+from shardgraph.forget.proof.certificate import Certificate
+from shardgraph.forget.rights.rights import Right, right_of
+from shardgraph.forget.views.graph_view import Portrait, ShardView, shard_view
+from shardgraph.forget.views.search import COLUMNS, Found, find, forgotten_as
+from shardgraph.forget.workspace import Workspace
+from shardgraph.storage.samples import TEST, Samples
+from shardgraph.storage.tables import inventory, ledger, requests
+from shardgraph.storage.tables.ledger import Event
+from shardgraph.storage.tables.requests import Request, Waiting
+
+KINDS = tuple(COLUMNS)  # what can be searched for: sample, subject, source
+
+
+@dataclass(frozen=True)
+class SelectedData:
+    """What a forget request selects: the sources of its samples, and the names that are erased or being erased."""
+
+    sources: frozenset[str]
+    erased: tuple[tuple[str, str], ...]  # (kind, name)
+
+
+class Queries:
+    """Read-only questions about one open workspace."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace, self._catalogue, self._secrets = workspace, workspace.catalogue, workspace.secrets
+
+    @property
+    def config(self) -> Config:
+        """The workspace's configuration."""
+        return self._workspace.config
+
+    # Requests
+
+    def requests(
+        self, *, states: Sequence[str] = (), asker: str | None = None, after: int = 0, limit: int = 100
+    ) -> list[Request]:
+        """Requests by number, without their history."""
+        return requests.requests_after(self._catalogue, states=states, asker=asker, after=after, limit=limit)
+
+    def newest_requests(
+        self, *, states: Sequence[str] = (), asker: str | None = None, before: int = 0, limit: int = 100
+    ) -> list[Request]:
+        """Requests from the newest on, without their history."""
+        return requests.newest_requests(self._catalogue, states=states, asker=asker, before=before, limit=limit)
+
+    def plan(self, request: ForgetRequest) -> ForgetPlan:
+        """What a request would rebuild and cost."""
+        return self._workspace.plan(request)
+
+    def twins(self, ids: Iterable[str]) -> list[str]:
+        """The other samples that hold the same content as one of these; this reads every sample."""
+        ids = set(ids)
+        return sorted({twin.other for twin in self._workspace.twins(ids)} - ids) if ids else []
+
+    def with_twins(self, request: ForgetRequest) -> ForgetRequest:
+        """The request extended by the twins of all that it names."""
+        return self._workspace.with_twins(request)
+
+    def selected_data(self, request: ForgetRequest) -> SelectedData:
+        """What a request selects; `UnknownSample` if it names something that was never here."""
+        workspace = self._workspace
+        rest, under_way = workspace.without_leaving(request)
+        leaving = set(request.selectors()) - set(rest.selectors())
+        if under_way and not rest.selectors():
+            return SelectedData(frozenset(), tuple(leaving))
+        rows, gone = selected(workspace.store, self._secrets, rest)
+        return SelectedData(frozenset(row.source for row in rows), (*leaving, *gone))
+
+    def was_asked_by(self, asker: str, kind: str, name: str, certificate: int | None = None) -> bool:
+        """Whether a request of this asker (with this certificate, if one is given) named this."""
+        mark = self._secrets.mark(kind, name)
+        return requests.was_named_by(self._catalogue, asker, mark, certificate)
+
+    def waiting_samples(
+        self, kind: str, names: Sequence[str], *, asker: str | None = None, sources: Sequence[str] | None = None
+    ) -> dict[str, Waiting]:
+        """Of these samples, subjects or sources, those with samples that wait to be forgotten.
+
+        With `sources`, only samples of these count; with `asker`, only requests of this asker are named.
+        """
+        return requests.waiting_by_name(self._catalogue, COLUMNS[kind], names, asker=asker or "", sources=sources)
+
+    # Samples and sources
+
+    def find(self, kind: str, beginning: str, sources: Sequence[str] | None, limit: int) -> list[Found]:
+        """Samples, subjects or sources whose name begins so; with `sources`, only those with samples there."""
+        return find(self._catalogue, kind, beginning, sources, limit)
+
+    def sample_ids(self, kind: str, name: str) -> list[str]:
+        """The samples of this id, subject or source."""
+        return [row.id for row in inventory.find_by(self._catalogue, COLUMNS[kind], [name])]
+
+    def sources_of(self, ids: Sequence[str]) -> dict[str, str]:
+        """The source of each of these samples that is here."""
+        return {row.id: row.source for row in inventory.find_by_id(self._catalogue, ids)}
+
+    def sample_counts(self, sources: Sequence[str]) -> dict[str, int]:
+        """The number of samples of each of these sources."""
+        counts = inventory.count_by(self._catalogue, "source", sources)
+        return {name: counts.get(name, 0) for name in sources}
+
+    def source_names(self) -> list[str]:
+        """Every named source that has samples or terms."""
+        return list(self._workspace.sources())
+
+    def held_out_ids(self, limit: int) -> list[str]:
+        """The first held-out samples."""
+        return inventory.held_out_ids(self._catalogue, limit)
+
+    def held_out_sample(self, name: str) -> Samples:
+        """A held-out sample with its embedding; an error if there is none of this name."""
+        row = next(iter(inventory.find_by_id(self._catalogue, [name])), None)
+        if row is None or row.split != TEST or not row.unit.startswith("test:"):
+            raise InputError("only held-out samples can be tried, and none has this name")
+        samples = self._workspace.store.read(row.unit)
+        return samples.take(np.array([samples.ids.index(name)]))
+
+    # Rights
+
+    def rights(self) -> dict[str, Right]:
+        """Every consumer's right."""
+        return self._workspace.rights()
+
+    def right_of(self, consumer: str) -> Right:
+        """One consumer's right; `UnknownConsumer` if it has none."""
+        return right_of(self._catalogue, consumer)
+
+    # The graph and the model
+
+    def graph(self) -> Portrait:
+        """The shard graph as it is now."""
+        return self._workspace.portrait()
+
+    def shard(self, name: str) -> ShardView:
+        """One shard: what it holds, which shards learn from it, what forgetting costs."""
+        workspace = self._workspace
+        return shard_view(workspace.store, workspace.config, Manifest.load(workspace.root), name)
+
+    def status(self) -> dict[str, Any]:
+        """The workspace in figures."""
+        return self._workspace.status()
+
+    # Proofs
+
+    @property
+    def public_key(self) -> str:
+        """The key that certificates are checked with, in hex."""
+        return self._secrets.public
+
+    def certificate(self, number: int) -> Certificate:
+        """A certificate by its number."""
+        return self._workspace.certificate(number)
+
+    def certificate_file(self, number: int) -> bytes:
+        """A certificate's file as it lies on disk."""
+        return self._workspace.certificate_path(number).read_bytes()
+
+    def last_certificate(self) -> int:
+        """The number of the last certificate; 0 before the first."""
+        return self._workspace.last_certificate()
+
+    def nonces(self, certificate: int, samples: Sequence[str]) -> dict[str, str]:
+        """The nonces that open samples' entries in a certificate; who may have them is the caller's to check."""
+        return self._workspace.nonces(certificate, samples)
+
+    def request_that_erased(self, kind: str, name: str, asker: str | None = None) -> int | None:
+        """The number of the request (of this asker) whose certificate says that this name was forgotten."""
+        certificate = forgotten_as(self._catalogue, self._secrets, kind, name)
+        if certificate is None:
+            return None
+        return requests.done_under_certificate(self._catalogue, certificate, asker)
+
+    def events(self, after: int, limit: int) -> list[Event]:
+        """Events of the ledger by number."""
+        return ledger.events_after(self._catalogue, after, limit)
+
+    def serving_event(self, state: str) -> Event | None:
+        """The event of the ledger that says what was served under a state id."""
+        return ledger.find_serving(self._catalogue, state)
