@@ -29,19 +29,32 @@ _HOMES = {
     "check_certificate": "proof.certificate",
     "Config": "config",
     "Costs": "queue.statistics",
+    "costs": "queue.statistics",
     "Deadlines": "queue.statistics",
+    "deadlines": "queue.statistics",
+    "due_requests": "queue.batch",
+    "find_names": "views.search",
+    "find_repeated": "queue.queue",
     "ForgetPlan": "erase.plan",
     "ForgetRequest": "erase.request",
+    "forgotten_as": "views.search",
+    "Found": "views.search",
     "GraphView": "views.graph_view",
+    "Key": "views.served",
     "load_backbone_of": "intake.embed",
+    "measure": "queue.statistics",
     "Measurement": "queue.statistics",
+    "measurements": "queue.statistics",
     "migrate_catalogue": "migration",
     "opens": "proof.certificate",
     "pending_migrations": "migration",
     "Reach": "rights.coverage",
     "Request": "queue.queue",
     "Right": "rights.rights",
+    "right_of": "rights.rights",
     "SafeClassifier": "classifier",
+    "SEARCHABLE": "views.search",
+    "select_rows": "erase.plan",
     "ShardSummary": "views.graph_view",
     "ShardView": "views.graph_view",
     "Submission": "queue.queue",
@@ -50,6 +63,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "SEARCHABLE",
     "Answer",
     "Certificate",
     "Check",
@@ -58,7 +72,9 @@ __all__ = [
     "Deadlines",
     "ForgetPlan",
     "ForgetRequest",
+    "Found",
     "GraphView",
+    "Key",
     "Measurement",
     "Reach",
     "Request",
@@ -71,27 +87,48 @@ __all__ = [
     "Workspace",
     "backbone_identity",
     "check_certificate",
+    "costs",
+    "deadlines",
+    "due_requests",
+    "find_names",
+    "find_repeated",
+    "forgotten_as",
     "load_backbone_of",
+    "measure",
+    "measurements",
     "migrate_catalogue",
     "opens",
     "pending_migrations",
+    "right_of",
+    "select_rows",
 ]
 
 if TYPE_CHECKING:
     from shardgraph.forget.classifier import SafeClassifier
     from shardgraph.forget.config import Config
-    from shardgraph.forget.erase.plan import ForgetPlan
+    from shardgraph.forget.erase.plan import ForgetPlan, select_rows
     from shardgraph.forget.erase.request import ForgetRequest
     from shardgraph.forget.intake.embed import backbone_identity, load_backbone_of
     from shardgraph.forget.migration import migrate_catalogue, pending_migrations
     from shardgraph.forget.proof.certificate import Certificate, check_certificate, opens
     from shardgraph.forget.proof.verify import Check, Verification
-    from shardgraph.forget.queue.queue import Request, Submission
-    from shardgraph.forget.queue.statistics import Costs, Deadlines, Measurement
+    from shardgraph.forget.queue.batch import due_requests
+    from shardgraph.forget.queue.queue import Request, Submission, find_repeated
+    from shardgraph.forget.queue.statistics import (
+        Costs,
+        Deadlines,
+        Measurement,
+        costs,
+        deadlines,
+        measure,
+        measurements,
+    )
     from shardgraph.forget.rights.coverage import Reach
     from shardgraph.forget.rights.model import Answer
-    from shardgraph.forget.rights.rights import Right
+    from shardgraph.forget.rights.rights import Right, right_of
     from shardgraph.forget.views.graph_view import GraphView, ShardSummary, ShardView
+    from shardgraph.forget.views.search import SEARCHABLE, Found, find_names, forgotten_as
+    from shardgraph.forget.views.served import Key
     from shardgraph.forget.workspace import Workspace
 
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from shardgraph.forget.erase.request import ForgetRequest
+from shardgraph.forget import ForgetRequest
 from shardgraph.storage.tables.requests import Request as StoredRequest
 
 MAX_NAMES, MAX_SAMPLES = 10_000, 4096

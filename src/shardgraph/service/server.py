@@ -14,7 +14,7 @@ import torch
 import uvicorn
 
 from shardgraph.errors import ConfigError
-from shardgraph.forget.workspace import Workspace
+from shardgraph.forget import Workspace
 from shardgraph.service.app import create_app
 from shardgraph.service.auth.tokens import any_token
 from shardgraph.service.middleware import is_local
@@ -67,15 +67,15 @@ def serve(
     if originals is not None and not originals.is_dir():
         raise ConfigError(f"the originals must lie in a folder, {originals} is none: name another, or leave it out")
     with Workspace(root, device=device) as workspace:
-        if not is_local(host) and not any_token(workspace.catalogue):
+        if not is_local(host) and not any_token(workspace.context.catalogue):
             raise ConfigError(
                 f"{host} can be reached by others, and this workspace has no tokens: create one with `shardgraph token`"
             )
-        workspace.check_numerics()
-        with workspace.serving_lock(), listen(host, port) as listener:
+        workspace.context.check_numerics()
+        with workspace.queue.serving_lock(), listen(host, port) as listener:
             if record is not None:
-                workspace.keep_record(record)
-            if replayed := workspace.replay():
+                workspace.queue.keep_log(record)
+            if replayed := workspace.queue.replay():
                 write_log("restored workspace", samples=replayed.samples)
             worker = WorkerProcess(root, grace=grace, workers=workers, device=device)
             _run(root, worker, listener, originals, grace)

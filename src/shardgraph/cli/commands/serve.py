@@ -36,7 +36,7 @@ def serve(
 ) -> None:
     """Serve forget requests, predictions and proofs over HTTP, and pages for a browser, until Ctrl-C or SIGTERM."""
     try:
-        from shardgraph.service.serve import serve as run  # needs the extra "service"
+        from shardgraph.service.server import serve as run  # needs the extra "service"
     except ModuleNotFoundError as error:
         raise ConfigError(f"serving needs {error.name}: pip install 'shardgraph[service]'") from error
 
@@ -58,7 +58,7 @@ def token(
     as_json: Json = False,
 ) -> None:
     """List the tokens of the service, create one, or revoke one."""
-    from shardgraph.service.tokens import create_token, list_tokens, revoke_token
+    from shardgraph.service.auth.tokens import create_token, list_tokens, revoke_token
 
     create = role is not None
     if (name is None and (create or revoke)) or (name is not None and create == revoke):

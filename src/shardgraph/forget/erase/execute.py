@@ -129,7 +129,7 @@ def _rebuild(context: Context, classes: tuple[str, ...] | None, recovering: bool
     except Exception as error:
         if not recovering:
             raise
-        return f"{queue.reason(error)}; then `shardgraph repair`"
+        return f"{queue.failure_reason(error)}; then `shardgraph repair`"
     return ""
 
 

@@ -10,7 +10,7 @@ carries out a batch of requests (`erase.execute`); its steps move all of them.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -51,30 +51,28 @@ __all__ = [
     "RETRAINING",
     "STATES",
     "VERIFIED",
-    "Entry",
+    "Request",
     "Submission",
     "asked_by",
     "cancel",
     "close",
     "enter",
     "fail",
+    "failure_reason",
     "find",
+    "find_repeated",
     "follow",
     "listed",
     "move",
     "newest",
     "now",
-    "reason",
-    "repeated",
     "settle",
     "start",
-    "tell",
     "wish",
     "withheld_by",
 ]
 
 PATIENCE = timedelta(days=30)  # the deadline of a request that names none
-Entry = Request
 
 
 @dataclass(frozen=True)
@@ -91,11 +89,6 @@ class Submission:
 def now() -> str:
     """The time, as it is kept."""
     return datetime.now(UTC).isoformat()
-
-
-def tell(transaction: Transaction, event: str, detail: Mapping[str, object]) -> None:
-    """Add an event to the ledger; it names no sample."""
-    ledger.add_event(transaction, event, detail)
 
 
 def enter(transaction: Transaction, what: Submission, ids: Sequence[str], marks: Iterable[str] = ()) -> int:
@@ -126,7 +119,7 @@ def move(transaction: Transaction, numbers: Iterable[int], state: str, *, of: Se
 def start(transaction: Transaction, numbers: Sequence[int], erasure: int) -> None:
     """Tie waiting requests to the erasure that carries them out; from here on their samples are being erased."""
     if move(transaction, numbers, ERASING, of=(INSTANT,)) != len(numbers):
-        raise WorkspaceError("an entry of the batch was cancelled meanwhile; choose again")
+        raise WorkspaceError("a request of the batch was cancelled meanwhile; choose again")
     for number in numbers:
         requests.set_erasure(transaction, number, erasure)
         requests.release_samples(transaction, number)
@@ -151,7 +144,7 @@ def settle(catalogue: Catalogue) -> list[int]:
     return numbers
 
 
-def reason(error: Exception) -> str:
+def failure_reason(error: Exception) -> str:
     """Why a request failed, in words that name nobody: they stay when the names are gone."""
     if isinstance(error, DamagedFile):
         return "a file that it needs is torn or was changed: `shardgraph verify` names it, restore it from a backup"
@@ -176,7 +169,7 @@ def cancel(catalogue: Catalogue, number: int, *, release: bool = False) -> None:
     catalogue.scrub()
 
 
-def find(catalogue: Catalogue, number: int) -> Entry:
+def find(catalogue: Catalogue, number: int) -> Request:
     """A request by its number, with its history; an error if there is none."""
     found = requests.find_request(catalogue, number)
     if found is None:
@@ -184,7 +177,7 @@ def find(catalogue: Catalogue, number: int) -> Entry:
     return found
 
 
-def repeated(catalogue: Catalogue, key: str, body: str) -> int | None:
+def find_repeated(catalogue: Catalogue, key: str, body: str) -> int | None:
     """The request that came under this key before, if any; an error if the hash of what it asked is another."""
     found = requests.find_repeated(catalogue, key)
     if found and found[1] != body:

@@ -60,7 +60,7 @@ class RequestQueue:
     def submit(self, what: Submission) -> Request:
         """Take a request, and withhold what it names; the same key again gives the same request."""
         context = self._context
-        if what.key and (before := queue.repeated(context.catalogue, what.key, what.body)):
+        if what.key and (before := queue.find_repeated(context.catalogue, what.key, what.body)):
             return self.find(before)
         rest, joined = self.without_leaving(what.request)
         plan = (
@@ -193,7 +193,7 @@ class RequestQueue:
             raise  # it can be tried again later
         except ShardgraphError as error:
             with catalogue.transaction() as transaction:
-                queue.fail(transaction, [number], queue.reason(error))
+                queue.fail(transaction, [number], queue.failure_reason(error))
         return False
 
     def _enter(self, transaction: Transaction, what: Submission, plan: ForgetPlan | None, joined: int | None) -> int:

@@ -10,7 +10,7 @@ from shardgraph.storage.catalogue import Catalogue
 from shardgraph.storage.tables import inventory
 from shardgraph.storage.tables.inventory import Column
 
-COLUMNS: dict[str, Column] = {"sample": "id", "subject": "subject", "source": "source"}
+SEARCHABLE: dict[str, Column] = {"sample": "id", "subject": "subject", "source": "source"}
 
 
 @dataclass(frozen=True)
@@ -23,18 +23,18 @@ class Found:
     source: str = ""
 
 
-def find(
+def find_names(
     catalogue: Catalogue, kind: str, beginning: str, sources: Sequence[str] | None = None, most: int = 50
 ) -> list[Found]:
     """Those whose name begins so, by name; with `sources`, only what has samples there."""
-    if kind not in COLUMNS:
-        raise InputError(f"one can look for {', '.join(COLUMNS)}, got {kind!r}")
+    if kind not in SEARCHABLE:
+        raise InputError(f"one can look for {', '.join(SEARCHABLE)}, got {kind!r}")
     if not beginning:
         raise InputError("say how the name begins")
     if kind == "sample":
         rows = inventory.samples_beginning(catalogue, beginning, sources, most)
         return [Found(row.id, 1, row.label, row.source) for row in rows]
-    names = inventory.names_beginning(catalogue, COLUMNS[kind], beginning, sources, most)
+    names = inventory.names_beginning(catalogue, SEARCHABLE[kind], beginning, sources, most)
     return [Found(name, samples) for name, samples in names.items()]
 
 

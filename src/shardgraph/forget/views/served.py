@@ -98,6 +98,10 @@ class ServedModel:
         assert self._model is not None
         return self._model
 
+    def current_key(self) -> Key:
+        """What the model that may be served now depends on; another key, another model."""
+        return served_key(self._context.store)
+
     @property
     def key(self) -> Key | None:
         """What the model in memory depends on."""

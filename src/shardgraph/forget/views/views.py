@@ -1,6 +1,7 @@
 """Views: what is in a workspace, for those who look. They change nothing, and name no sample unless asked for one."""
 
 from shardgraph.forget.build.manifest import Manifest
+from shardgraph.forget.build.wanted import wanted_groups
 from shardgraph.forget.context import Context
 from shardgraph.forget.views.graph_view import GraphView, ShardView, view_graph, view_shard
 from shardgraph.storage.samples import Samples, concatenate
@@ -22,6 +23,12 @@ class Views:
         """One shard: what it holds, who learns from it, what forgetting a sample of it costs."""
         context = self._context
         return view_shard(context.store, context.config, Manifest.load(context.root), name)
+
+    def complete_size(self) -> tuple[int, int]:
+        """How many groups and adapters the model has when nothing is missing."""
+        context = self._context
+        wanted = wanted_groups(context.store, context.config, Manifest.load(context.root).fingerprint)
+        return len(wanted), sum(group.adapters for group in wanted.values())
 
     def counts(self) -> dict[str, int]:
         """How many samples there are, by split."""

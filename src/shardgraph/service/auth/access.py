@@ -13,8 +13,7 @@ from fastapi import Depends, HTTPException, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from shardgraph.errors import UnknownSample
-from shardgraph.forget.erase.request import ForgetRequest
-from shardgraph.forget.proof.certificate import opens
+from shardgraph.forget import ForgetRequest, opens
 from shardgraph.service.auth.tokens import AUDITOR, CONSUMER, LOCAL, OPERATOR, OWNER, Caller, any_token, caller_of
 from shardgraph.service.runtime.runtime import Runtime
 from shardgraph.storage.tables.requests import DONE

@@ -11,7 +11,7 @@ from fastapi.responses import RedirectResponse
 from pydantic import ValidationError
 
 from shardgraph.errors import InputError
-from shardgraph.forget.queue.queue import Submission
+from shardgraph.forget import Submission
 from shardgraph.service.auth.access import CurrentRuntime, may_know_erased
 from shardgraph.service.auth.tokens import OWNER, Caller
 from shardgraph.service.pages.rendering import PREFIX, render

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import JSONResponse
 
 from shardgraph.errors import WorkspaceError
-from shardgraph.forget.views.graph_view import Portrait
+from shardgraph.forget import GraphView
 from shardgraph.service.auth.access import CurrentRuntime
 from shardgraph.service.pages.rendering import PREFIX, make_visible, render
 from shardgraph.service.pages.visitors import Inspector, PageRoute
@@ -56,7 +56,7 @@ def data(who: Inspector, runtime: CurrentRuntime) -> Response:
     return JSONResponse(elements(runtime.queries.graph()))
 
 
-def elements(found: Portrait) -> dict[str, Any]:
+def elements(found: GraphView) -> dict[str, Any]:
     """Groups with their shards [name, samples, label, state], and edges between groups [from, to, private].
 
     Within a group every shard learns from every other, which the group's box says; between two groups one arrow stands

@@ -6,7 +6,7 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from shardgraph.forget.queue.statistics import Measurement
+from shardgraph.forget import Measurement
 from shardgraph.service.auth.access import CurrentRuntime
 from shardgraph.service.auth.tokens import OWNER
 from shardgraph.service.pages.rendering import PREFIX, render

@@ -9,8 +9,7 @@ from fastapi.responses import RedirectResponse
 from starlette.datastructures import FormData, UploadFile
 
 from shardgraph.errors import DamagedFile, InputError, ShardgraphError, VerificationError
-from shardgraph.forget.proof.certificate import Certificate, check_certificate, opens
-from shardgraph.forget.proof.verify import Check
+from shardgraph.forget import Certificate, Check, check_certificate, opens
 from shardgraph.service.auth.access import CurrentRuntime, certificate_number, nonces_for
 from shardgraph.service.auth.tokens import OWNER
 from shardgraph.service.pages.rendering import PREFIX, render

@@ -13,8 +13,7 @@ from fastapi import APIRouter, HTTPException, Query, Request, Response
 from fastapi.responses import RedirectResponse
 
 from shardgraph.errors import InputError, WorkspaceBusy
-from shardgraph.forget.rights.rights import Right
-from shardgraph.forget.workspace import Workspace
+from shardgraph.forget import Right, Workspace
 from shardgraph.service.auth.access import CurrentRuntime
 from shardgraph.service.auth.tokens import CONSUMER, OPERATOR, Caller
 from shardgraph.service.pages.rendering import PREFIX, render
@@ -58,7 +57,7 @@ def grant(who: Operator, form: Form, runtime: CurrentRuntime) -> Response:
     """Let a consumer use more."""
     consumer, sources = read_name(form, "of") or read_text(form, "consumer"), read_names(form, "source")
     shards = [name.strip() for name in read_text(form, "shards").split(",") if name.strip()]
-    _wait_for_lock(runtime.rights_workspace, lambda workspace: workspace.grant(consumer, sources, shards))
+    _wait_for_lock(runtime.rights_workspace, lambda workspace: workspace.consumers.grant(consumer, sources, shards))
     return RedirectResponse(_address(consumer), 303)
 
 
@@ -70,7 +69,7 @@ def revoke(who: Operator, form: Form, runtime: CurrentRuntime) -> Response:
     if not everything and not sources and not shards:
         raise InputError("select what to revoke; nothing was changed")
     part = () if everything else (sources, shards)
-    left = _wait_for_lock(runtime.rights_workspace, lambda workspace: workspace.revoke(consumer, *part))
+    left = _wait_for_lock(runtime.rights_workspace, lambda workspace: workspace.consumers.revoke(consumer, *part))
     return RedirectResponse(_address(consumer) if left.sources or left.shards else LIST, 303)
 
 
@@ -78,7 +77,7 @@ def revoke(who: Operator, form: Form, runtime: CurrentRuntime) -> Response:
 def provision(who: Operator, form: Form, runtime: CurrentRuntime) -> Response:
     """Train what the right lacks; this answers when it is done."""
     consumer = read_name(form, "of")
-    _wait_for_lock(runtime.exclusive_workspace, lambda workspace: workspace.provision(consumer))
+    _wait_for_lock(runtime.exclusive_workspace, lambda workspace: workspace.consumers.provision(consumer))
     return RedirectResponse(_address(consumer), 303)
 
 
@@ -99,7 +98,7 @@ def predict(request: Request, who: Operator, form: Form, runtime: CurrentRuntime
         sample = runtime.queries.held_out_sample(name)
         predictions = {
             which: best_classes(model, model.scores(sample), 3)[0]["top"]
-            for which, model in (("right", workspace.model_for(consumer)), ("whole", workspace.model()))
+            for which, model in (("right", workspace.consumers.model(consumer)), ("whole", workspace.model()))
         }
     facts = {"sample": name, "label": sample.labels[0], "predictions": predictions}
     return _show(request, runtime, who, consumer, tried=facts)
@@ -111,7 +110,7 @@ def _show(
     right = _right(runtime, _check_visible(who, consumer), who)
     with runtime.exclusive_workspace() as workspace:
         served = workspace.config.trained and bool(right.sources or right.shards)
-        reach = workspace.reach(right) if served and count else None
+        reach = workspace.consumers.reach(right) if served and count else None
     operator = who.role == OPERATOR
     held_out = runtime.queries.held_out_ids(SUGGESTED) if operator else []
     others = [name for name in runtime.queries.source_names() if name not in right.sources] if operator else []

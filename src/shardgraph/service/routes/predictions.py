@@ -15,8 +15,7 @@ from shardgraph.embedding.readers.arrayfiles import parse_arrays
 from shardgraph.embedding.readers.arrays import samples_from
 from shardgraph.embedding.records import EMBEDDING, IMAGE, TEXT, UNLABELLED, Payload, Record
 from shardgraph.errors import InputError, WorkspaceError
-from shardgraph.forget.config import Config
-from shardgraph.forget.intake.embed import the_backbone
+from shardgraph.forget import Config, load_backbone_of
 from shardgraph.learn.ensemble import Model
 from shardgraph.service.auth.access import CurrentRuntime, Predictor
 from shardgraph.service.auth.tokens import CONSUMER, Caller
@@ -117,7 +116,7 @@ class BackboneCache:
         """The samples of images or texts."""
         with self._lock:
             if self._backbone is None or self._backbone.modality != modality:
-                self._backbone = the_backbone(config, modality)
+                self._backbone = load_backbone_of(config, modality)
             records = [Record(str(i), UNLABELLED, payload) for i, payload in enumerate(payloads)]
             return concatenate(embed(records, self._backbone))
 

@@ -10,8 +10,7 @@ from anyio import to_thread
 from fastapi import APIRouter, Header, Path, Query, Request
 from fastapi.responses import JSONResponse, StreamingResponse
 
-from shardgraph.forget.erase.request import ForgetRequest
-from shardgraph.forget.queue.queue import Submission
+from shardgraph.forget import ForgetRequest, Submission
 from shardgraph.service.auth.access import (
     Asker,
     CurrentRuntime,

@@ -25,18 +25,18 @@ def rights(who: Inspector, runtime: CurrentRuntime) -> list[ConsumerRight]:
 def grant(consumer: Consumer, what: DataPart, who: Operator, runtime: CurrentRuntime) -> ConsumerRight:
     """Let a consumer use these sources and shards, in addition to what it may use already."""
     with runtime.rights_workspace() as workspace:
-        return ConsumerRight.model_validate(workspace.grant(consumer, what.sources, what.shards).to_json())
+        return ConsumerRight.model_validate(workspace.consumers.grant(consumer, what.sources, what.shards).to_json())
 
 
 @router.post("/{consumer}/revoke", responses=ERRORS)
 def revoke(consumer: Consumer, what: DataPart, who: Operator, runtime: CurrentRuntime) -> ConsumerRight:
     """Take sources and shards from a consumer, or all that it has; its next prediction is made without them."""
     with runtime.rights_workspace() as workspace:
-        return ConsumerRight.model_validate(workspace.revoke(consumer, what.sources, what.shards).to_json())
+        return ConsumerRight.model_validate(workspace.consumers.revoke(consumer, what.sources, what.shards).to_json())
 
 
 @router.post("/{consumer}/provision", responses=ERRORS)
 def provision(consumer: Consumer, who: Operator, runtime: CurrentRuntime) -> Provisioned:
     """Train the groups that a right lacks on what it allows; answers when they are trained."""
     with runtime.exclusive_workspace() as workspace:  # no prediction waits for this one
-        return Provisioned(trained=workspace.provision(consumer))
+        return Provisioned(trained=workspace.consumers.provision(consumer))

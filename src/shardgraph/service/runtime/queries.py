@@ -10,21 +10,28 @@ from typing import Any
 import numpy as np
 
 from shardgraph.errors import InputError
-from shardgraph.forget.build.manifest import Manifest
-from shardgraph.forget.config import Config
-from shardgraph.forget.erase.plan import ForgetPlan, selected
-from shardgraph.forget.erase.request import ForgetRequest
-from shardgraph.forget.proof.certificate import Certificate
-from shardgraph.forget.rights.rights import Right, right_of
-from shardgraph.forget.views.graph_view import Portrait, ShardView, shard_view
-from shardgraph.forget.views.search import COLUMNS, Found, find, forgotten_as
-from shardgraph.forget.workspace import Workspace
+from shardgraph.forget import (
+    SEARCHABLE,
+    Certificate,
+    Config,
+    ForgetPlan,
+    ForgetRequest,
+    Found,
+    GraphView,
+    Right,
+    ShardView,
+    Workspace,
+    find_names,
+    forgotten_as,
+    right_of,
+    select_rows,
+)
 from shardgraph.storage.samples import TEST, Samples
 from shardgraph.storage.tables import inventory, ledger, requests
 from shardgraph.storage.tables.ledger import Event
 from shardgraph.storage.tables.requests import Request, Waiting
 
-KINDS = tuple(COLUMNS)  # what can be searched for: sample, subject, source
+KINDS = tuple(SEARCHABLE)  # what can be searched for: sample, subject, source
 
 
 @dataclass(frozen=True)
@@ -39,7 +46,7 @@ class Queries:
     """Read-only questions about one open workspace."""
 
     def __init__(self, workspace: Workspace) -> None:
-        self._workspace, self._catalogue, self._secrets = workspace, workspace.catalogue, workspace.secrets
+        self._workspace, self._catalogue, self._keys = workspace, workspace.context.catalogue, workspace.context.keys
 
     @property
     def config(self) -> Config:
@@ -76,16 +83,16 @@ class Queries:
     def selected_data(self, request: ForgetRequest) -> SelectedData:
         """What a request selects; `UnknownSample` if it names something that was never here."""
         workspace = self._workspace
-        rest, under_way = workspace.without_leaving(request)
+        rest, under_way = workspace.queue.without_leaving(request)
         leaving = set(request.selectors()) - set(rest.selectors())
         if under_way and not rest.selectors():
             return SelectedData(frozenset(), tuple(leaving))
-        rows, gone = selected(workspace.store, self._secrets, rest)
+        rows, gone = select_rows(workspace.context.store, self._keys, rest)
         return SelectedData(frozenset(row.source for row in rows), (*leaving, *gone))
 
     def was_asked_by(self, asker: str, kind: str, name: str, certificate: int | None = None) -> bool:
         """Whether a request of this asker (with this certificate, if one is given) named this."""
-        mark = self._secrets.mark(kind, name)
+        mark = self._keys.mark(kind, name)
         return requests.was_named_by(self._catalogue, asker, mark, certificate)
 
     def waiting_samples(
@@ -95,17 +102,17 @@ class Queries:
 
         With `sources`, only samples of these count; with `asker`, only requests of this asker are named.
         """
-        return requests.waiting_by_name(self._catalogue, COLUMNS[kind], names, asker=asker or "", sources=sources)
+        return requests.waiting_by_name(self._catalogue, SEARCHABLE[kind], names, asker=asker or "", sources=sources)
 
     # Samples and sources
 
     def find(self, kind: str, beginning: str, sources: Sequence[str] | None, limit: int) -> list[Found]:
         """Samples, subjects or sources whose name begins so; with `sources`, only those with samples there."""
-        return find(self._catalogue, kind, beginning, sources, limit)
+        return find_names(self._catalogue, kind, beginning, sources, limit)
 
     def sample_ids(self, kind: str, name: str) -> list[str]:
         """The samples of this id, subject or source."""
-        return [row.id for row in inventory.find_by(self._catalogue, COLUMNS[kind], [name])]
+        return [row.id for row in inventory.find_by(self._catalogue, SEARCHABLE[kind], [name])]
 
     def sources_of(self, ids: Sequence[str]) -> dict[str, str]:
         """The source of each of these samples that is here."""
@@ -118,7 +125,7 @@ class Queries:
 
     def source_names(self) -> list[str]:
         """Every named source that has samples or terms."""
-        return list(self._workspace.sources())
+        return list(self._workspace.sources.terms())
 
     def held_out_ids(self, limit: int) -> list[str]:
         """The first held-out samples."""
@@ -129,14 +136,14 @@ class Queries:
         row = next(iter(inventory.find_by_id(self._catalogue, [name])), None)
         if row is None or row.split != TEST or not row.unit.startswith("test:"):
             raise InputError("only held-out samples can be tried, and none has this name")
-        samples = self._workspace.store.read(row.unit)
+        samples = self._workspace.context.store.read(row.unit)
         return samples.take(np.array([samples.ids.index(name)]))
 
     # Rights
 
     def rights(self) -> dict[str, Right]:
         """Every consumer's right."""
-        return self._workspace.rights()
+        return self._workspace.consumers.rights()
 
     def right_of(self, consumer: str) -> Right:
         """One consumer's right; `UnknownConsumer` if it has none."""
@@ -144,14 +151,13 @@ class Queries:
 
     # The graph and the model
 
-    def graph(self) -> Portrait:
+    def graph(self) -> GraphView:
         """The shard graph as it is now."""
-        return self._workspace.portrait()
+        return self._workspace.views.graph()
 
     def shard(self, name: str) -> ShardView:
         """One shard: what it holds, which shards learn from it, what forgetting costs."""
-        workspace = self._workspace
-        return shard_view(workspace.store, workspace.config, Manifest.load(workspace.root), name)
+        return self._workspace.views.shard(name)
 
     def status(self) -> dict[str, Any]:
         """The workspace in figures."""
@@ -162,27 +168,27 @@ class Queries:
     @property
     def public_key(self) -> str:
         """The key that certificates are checked with, in hex."""
-        return self._secrets.public
+        return self._keys.public
 
     def certificate(self, number: int) -> Certificate:
         """A certificate by its number."""
-        return self._workspace.certificate(number)
+        return self._workspace.certificates.load(number)
 
     def certificate_file(self, number: int) -> bytes:
         """A certificate's file as it lies on disk."""
-        return self._workspace.certificate_path(number).read_bytes()
+        return self._workspace.certificates.path(number).read_bytes()
 
     def last_certificate(self) -> int:
         """The number of the last certificate; 0 before the first."""
-        return self._workspace.last_certificate()
+        return self._workspace.certificates.last()
 
     def nonces(self, certificate: int, samples: Sequence[str]) -> dict[str, str]:
         """The nonces that open samples' entries in a certificate; who may have them is the caller's to check."""
-        return self._workspace.nonces(certificate, samples)
+        return self._workspace.certificates.nonces(certificate, samples)
 
     def request_that_erased(self, kind: str, name: str, asker: str | None = None) -> int | None:
         """The number of the request (of this asker) whose certificate says that this name was forgotten."""
-        certificate = forgotten_as(self._catalogue, self._secrets, kind, name)
+        certificate = forgotten_as(self._catalogue, self._keys, kind, name)
         if certificate is None:
             return None
         return requests.done_under_certificate(self._catalogue, certificate, asker)

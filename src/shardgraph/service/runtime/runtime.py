@@ -25,13 +25,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from shardgraph.errors import InputError, ShardgraphError, WorkspaceBusy
-from shardgraph.forget.config import Config
-from shardgraph.forget.proof.verify import Verification
-from shardgraph.forget.queue import queue
-from shardgraph.forget.queue.batch import due
-from shardgraph.forget.queue.queue import Submission
-from shardgraph.forget.views.served import Key, served_key
-from shardgraph.forget.workspace import Workspace
+from shardgraph.forget import Key, Submission, Verification, Workspace, due_requests, find_repeated
 from shardgraph.learn.ensemble import Model
 from shardgraph.service.runtime.limits import ConcurrencyLimit, SharedCall
 from shardgraph.service.runtime.queries import Queries
@@ -112,7 +106,7 @@ class Runtime:
     @property
     def catalogue(self) -> Catalogue:
         """The database, for single statements from any thread."""
-        return self._reader.catalogue
+        return self._reader.context.catalogue
 
     def close(self) -> None:
         """Stop serving, and close the workspace."""
@@ -125,7 +119,7 @@ class Runtime:
 
     def request(self, number: int) -> Request:
         """A request with its history."""
-        return self._reader.request(number)
+        return self._reader.queue.find(number)
 
     def asker_of(self, number: int) -> str | None:
         """The name of the token that made a request; None if there is no such request."""
@@ -133,11 +127,11 @@ class Runtime:
 
     def keyed_hash(self, *parts: str) -> str:
         """A hash under the workspace's secret key."""
-        return self._reader.secrets.mark(*parts)
+        return self._reader.context.keys.mark(*parts)
 
     def repeated_request(self, key: str, body: str) -> int | None:
         """The request that was made under this idempotency key; an error if its body was another. Both are hashes."""
-        return queue.repeated(self.catalogue, key, body)
+        return find_repeated(self.catalogue, key, body)
 
     def submit(self, submission: Submission) -> Request:
         """Accept a request: when this returns, nothing that saw what it names is served."""
@@ -146,8 +140,8 @@ class Runtime:
                 f"a deadline must lie ahead, {submission.deadline.isoformat()} is past: leave it out, or move it"
             )
         with self._intake_lock:
-            self._intake.config = Config.load(self.root)
-            number = self._intake.submit(submission).number
+            self._intake.context.reload_config()
+            number = self._intake.queue.submit(submission).number
         return self.confirm(number)
 
     def confirm(self, number: int) -> Request:
@@ -156,8 +150,8 @@ class Runtime:
             self.sync(number)
         except ShardgraphError:
             with self._intake_lock:
-                if self._intake.request(number).state == RECEIVED:
-                    self._intake.cancel(number, release=True)
+                if self._intake.queue.find(number).state == RECEIVED:
+                    self._intake.queue.cancel(number, release=True)
             raise
         self._wake_worker()
         return self.request(number)
@@ -165,14 +159,14 @@ class Runtime:
     def cancel(self, number: int) -> Request:
         """Cancel a request; what was withheld for it is served again."""
         with self._intake_lock:
-            stored = self._intake.cancel(number)
+            stored = self._intake.queue.cancel(number)
         self.sync()
         return stored
 
     def retry(self, number: int) -> Request:
         """Retry a failed request."""
         with self._intake_lock:
-            self._intake.retry(number)
+            self._intake.queue.retry(number)
         self.sync(number)
         self._wake_worker()
         return self.request(number)
@@ -185,28 +179,29 @@ class Runtime:
         With `number`, do so only if that request is not instant yet: another call may have included it.
         """
         with self._assembly_lock:
-            if number is not None and self._assembly.request(number).state != RECEIVED:
+            if number is not None and self._assembly.queue.find(number).state != RECEIVED:
                 return
-            received = requests.requests_after(self._assembly.catalogue, states=(RECEIVED,), limit=10_000)
-            key = served_key(self._assembly.store)
+            received = requests.requests_after(self._assembly.context.catalogue, states=(RECEIVED,), limit=10_000)
+            key = self._assembly.served.current_key()
             served = self.served.current
             if not key[0]:
                 self.served.replace(None)  # there is no model yet
             elif served is None or served.key != key:
                 served = self._replace_model(served)
             if received:
-                self._assembly.withhold([stored.number for stored in received], served.id if served else "")
+                self._assembly.queue.withhold([stored.number for stored in received], served.id if served else "")
                 self._wake_worker()
 
     def _replace_model(self, old: LeasedModel | None) -> LeasedModel:
-        self._reader.config = self._assembly.config = Config.load(self.root)
+        for workspace in (self._reader, self._assembly):
+            workspace.context.reload_config()
         model = self._assembly.model()
-        key = self._assembly.model_key
+        key = self._assembly.served.key
         assert key is not None
         if old is not None and old.model.digest == model.digest:
             old.key = key
             return old
-        new = LeasedModel(self._assembly.tell_served(model, key[1]), model, key)
+        new = LeasedModel(self._assembly.served.record_state(model, key[1]), model, key)
         self.served.replace(new)
         return new
 
@@ -215,12 +210,12 @@ class Runtime:
     def consumer_model(self, consumer: str) -> Model:
         """The model of a consumer's right as it is now; call it while the served model is leased."""
         with self._consumers_lock:
-            return self._consumers.model_for(consumer)
+            return self._consumers.consumers.model(consumer)
 
     def refresh_consumer_models(self) -> None:
         """Bring consumers' models in memory up to date: erased samples and revoked rights leave them as well."""
         with self._consumers_lock:
-            self._consumers.renew_servings()
+            self._consumers.consumers.renew()
 
     @contextmanager
     def rights_workspace(self) -> Iterator[Workspace]:
@@ -235,11 +230,11 @@ class Runtime:
         Its models are dropped afterwards: nothing would keep them up to date.
         """
         with self._exclusive_limit.enter(), self._exclusive_lock:
-            self._exclusive.config = Config.load(self.root)
+            self._exclusive.context.reload_config()
             try:
                 yield self._exclusive
             finally:
-                self._exclusive.drop_models()
+                self._exclusive.context.drop_models()
 
     def verify(self) -> Verification:
         """Check all certificates, all files and the model now, once for all callers that wait; not while requests are
@@ -248,7 +243,9 @@ class Runtime:
             return self._shared_verification()
 
     def _verify(self) -> Verification:
-        if due(self.catalogue, self._grace) or requests.requests_after(self.catalogue, states=UNDER_WAY, limit=1):
+        if due_requests(self.catalogue, self._grace) or requests.requests_after(
+            self.catalogue, states=UNDER_WAY, limit=1
+        ):
             raise WorkspaceBusy("requests are being carried out and come first: verify again when they are done")
         with self.exclusive_workspace() as workspace:
             return workspace.verify()

@@ -3,10 +3,7 @@
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from shardgraph.forget.build.build import wanted_groups
-from shardgraph.forget.build.manifest import Manifest
-from shardgraph.forget.queue.statistics import Costs, Deadlines, Measurement, costs, deadlines, measurements
-from shardgraph.forget.workspace import Workspace
+from shardgraph.forget import Costs, Deadlines, Measurement, Workspace, costs, deadlines, measurements
 from shardgraph.storage.tables import requests
 
 RECENT = 1000  # requests whose durations count
@@ -24,7 +21,7 @@ class Statistics:
     """Figures of one open workspace; each is a few single statements, from any thread."""
 
     def __init__(self, workspace: Workspace) -> None:
-        self._workspace, self._catalogue = workspace, workspace.catalogue
+        self._workspace, self._catalogue = workspace, workspace.context.catalogue
 
     def measurements(self, limit: int = 200) -> list[Measurement]:
         """The last measurements of accuracy, the oldest first."""
@@ -61,9 +58,7 @@ class Statistics:
 
     def expected_groups(self) -> GroupCounts:
         """How many groups and adapters a complete model has."""
-        workspace = self._workspace
-        wanted = wanted_groups(workspace.store, workspace.config, Manifest.load(workspace.root).fingerprint)
-        return GroupCounts(len(wanted), sum(group.adapters for group in wanted.values()))
+        return GroupCounts(*self._workspace.views.complete_size())
 
 
 def quantile(ordered: list[float], share: float) -> float | None:

@@ -14,10 +14,7 @@ import threading
 from pathlib import Path
 
 from shardgraph.errors import ShardgraphError, WorkspaceBusy
-from shardgraph.forget.config import Config
-from shardgraph.forget.queue.statistics import measure
-from shardgraph.forget.views.served import served_key
-from shardgraph.forget.workspace import Workspace
+from shardgraph.forget import Workspace, measure
 from shardgraph.service.runtime.logs import write_error, write_log
 from shardgraph.storage.tables import inventory
 
@@ -55,17 +52,22 @@ class ModelMeasurement:
     def update(self) -> None:
         """Measure the model if it is a new one; a model that cannot be measured is not tried again."""
         workspace = self._workspace
-        model, withheld = served_key(workspace.store)
-        if not model or withheld or model == self._measured or not inventory.count_held_out(workspace.catalogue):
+        model, withheld = workspace.served.current_key()
+        if (
+            not model
+            or withheld
+            or model == self._measured
+            or not inventory.count_held_out(workspace.context.catalogue)
+        ):
             return
         self._measured = model
-        workspace.config = Config.load(workspace.root)  # this may be the first training
+        workspace.context.reload_config()  # this may be the first training
         try:
-            measure(workspace.catalogue, workspace.secrets, model, workspace.evaluate)
+            measure(workspace.context.catalogue, workspace.context.keys, model, workspace.evaluate)
         except ShardgraphError as error:
             write_error("not measured", error)
         finally:
-            workspace.drop_models()
+            workspace.context.drop_models()
 
 
 def work(workspace: Workspace, listener: InputListener, grace: float) -> None:
@@ -73,7 +75,7 @@ def work(workspace: Workspace, listener: InputListener, grace: float) -> None:
     pause, measurement = AFTER_ERROR[0], ModelMeasurement(workspace)
     while not listener.stopping.is_set():
         try:
-            done = workspace.carry_out(grace)
+            done = workspace.queue.carry_out(grace)
             pause = AFTER_ERROR[0]
             if done:
                 write_log("batch", requests=len(done))
