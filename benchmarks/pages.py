@@ -85,10 +85,10 @@ def workspace(root: Path) -> None:
     with Workspace.create(root, seed=1) as ws:
         ws.add(samples)
         ws.train(Bilevel(coarse=COARSE, fine=FINE), Recipe(epochs=1))
-        ws.grant("acme", sources=[f"source-{i:03d}" for i in range(SOURCES // 2)])
+        ws.consumers.grant("acme", sources=[f"source-{i:03d}" for i in range(SOURCES // 2)])
         for name in samples.ids[1:3]:
-            ws.wait_for(ws.submit(Submission(ForgetRequest(samples=(name,)))).number)
-        past(ws.catalogue, [f"s{i:06d}" for i in range(101, 101 + WAITING) if i % 100])
+            ws.queue.wait_for(ws.queue.submit(Submission(ForgetRequest(samples=(name,)))).number)
+        past(ws.context.catalogue, [f"s{i:06d}" for i in range(101, 101 + WAITING) if i % 100])
 
 
 class Service:

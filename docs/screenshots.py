@@ -17,10 +17,10 @@ import urllib.request
 from pathlib import Path
 
 from playwright.sync_api import Browser, Page, sync_playwright
+from shardgraph.cli.digits import digits, write_pictures
 from sklearn.datasets import load_digits
 
 from shardgraph import ForgetRequest, OwnGraph, Samples, ShardGraph, Workspace
-from shardgraph.cli.digits import digits, write_pictures
 from shardgraph.forget.queue.queue import Submission
 from shardgraph.storage.samples import from_arrays
 
@@ -56,8 +56,8 @@ def make(root: Path) -> None:
     with Workspace.create(root, seed=1, classes=[str(i) for i in range(10)]) as workspace:
         workspace.add(samples())
         workspace.train(OwnGraph(graph()))
-        workspace.grant("acme", sources=[*SCHOOLS[:8], MUSEUM])
-        workspace.grant("north-library", sources=SCHOOLS[8:14])
+        workspace.consumers.grant("acme", sources=[*SCHOOLS[:8], MUSEUM])
+        workspace.consumers.grant("north-library", sources=SCHOOLS[8:14])
 
 
 class Service:
@@ -92,7 +92,9 @@ def live(root: Path) -> None:
     """Some requests, one after another, so that there is a past to show."""
     with Workspace(root) as workspace:
         for name, reason in (("digit-0011", "consent withdrawn"), ("digit-0052", ""), ("digit-0125", "wrong label")):
-            workspace.wait_for(workspace.submit(Submission(ForgetRequest((name,), reason=reason), "reception")).number)
+            workspace.queue.wait_for(
+                workspace.queue.submit(Submission(ForgetRequest((name,), reason=reason), "reception")).number
+            )
             time.sleep(1.5)  # the model is measured in between
 
 

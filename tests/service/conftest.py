@@ -40,7 +40,7 @@ class ManualWorker:
         self._workspace.close()
 
     def work(self) -> list[int]:
-        return self._workspace.carry_out()
+        return self._workspace.queue.carry_out()
 
 
 class RunningService:
@@ -95,7 +95,7 @@ def create_tokens(root: Path) -> dict[str, str]:
     """A token of every role; the owner's source is ann."""
     with Workspace(root) as workspace:
         return {
-            role: create_token(workspace.catalogue, f"the-{role}", role, ("ann",) if role == "owner" else ())
+            role: create_token(workspace.context.catalogue, f"the-{role}", role, ("ann",) if role == "owner" else ())
             for role in ROLES
         }
 

@@ -24,7 +24,7 @@ ANSWERS = (
 def documented(module_root):
     """A service with requests in several states, and the operator's token."""
     with Workspace(module_root) as workspace:
-        token = create_token(workspace.catalogue, "op", "operator")
+        token = create_token(workspace.context.catalogue, "op", "operator")
     with running(module_root) as service:
         for row in ROWS[:4]:
             assert service("POST", "/requests", token, json={"samples": [row.id]}).status_code == 202

@@ -123,9 +123,9 @@ def test_why_a_request_failed_is_not_told_to_its_owner(fast_path):
     with Workspace.create(root, seed=0, classes=LABELS, workers=1) as workspace:
         workspace.add(embed(ROWS))
         workspace.train(RING, QUICK)  # ann's group learns from bob, too
-        owner = create_token(workspace.catalogue, "ann", "owner", ("ann",))
-        operator = create_token(workspace.catalogue, "op", "operator")
-        path = workspace.store.path("shard:bob")
+        owner = create_token(workspace.context.catalogue, "ann", "owner", ("ann",))
+        operator = create_token(workspace.context.catalogue, "op", "operator")
+        path = workspace.context.store.path("shard:bob")
     with running(root) as service:
         key = {"Idempotency-Key": "a key"}
         assert service("POST", "/requests", owner, json=MINE, headers=key).status_code == 202
@@ -146,7 +146,7 @@ def test_why_a_request_failed_is_not_told_to_its_owner(fast_path):
 
 def test_which_file_is_damaged_is_not_told_to_an_owner(root, tokens):
     with Workspace(root) as workspace:
-        path = workspace.store.path("shard:ann")
+        path = workspace.context.store.path("shard:ann")
     with running(root) as service:
         path.write_bytes(path.read_bytes()[:-1])
         said = {role: service("POST", "/requests", tokens[role], json=MINE) for role in ("owner", "operator")}
@@ -159,7 +159,7 @@ def test_a_revoked_token_is_worthless_at_once(root, tokens):
     with running(root) as service:
         assert service("GET", "/status", tokens["auditor"]).status_code == 200
         with Workspace(root) as workspace:
-            revoke_token(workspace.catalogue, "the-auditor")
+            revoke_token(workspace.context.catalogue, "the-auditor")
         assert service("GET", "/status", tokens["auditor"]).status_code == 401
 
 
@@ -187,9 +187,9 @@ def test_an_owner_learns_nothing_of_others_in_the_same_certificate(fast_path):
     with Workspace.create(root, seed=0, workers=1) as workspace:
         workspace.add(embed(ROWS))
         workspace.train(Complete(2), QUICK)  # everything is seen by every group: requests go together
-        tokens = {"owner": create_token(workspace.catalogue, "ann", "owner", ("ann",))}
-        tokens["operator"] = create_token(workspace.catalogue, "op", "operator")
-        bob = create_token(workspace.catalogue, "bob", "owner", ("bob",))
+        tokens = {"owner": create_token(workspace.context.catalogue, "ann", "owner", ("ann",))}
+        tokens["operator"] = create_token(workspace.context.catalogue, "op", "operator")
+        bob = create_token(workspace.context.catalogue, "bob", "owner", ("bob",))
     with running(root) as service:
         assert service("POST", "/requests", tokens["owner"], json={"samples": [mine.id]}).status_code == 202
         assert service("POST", "/requests", bob, json={"samples": [theirs.id, subject.id]}).status_code == 202
@@ -220,7 +220,7 @@ def test_a_consumers_model_in_memory_forgets_and_ends_without_being_asked_again(
         service("POST", "/rights/the-consumer/grant", tokens["operator"], json={"sources": ["ann", "bob"]})
         asked = service("POST", "/predictions", tokens["consumer"], json={"features": [[0.5] * 8]})
         assert asked.status_code == 200
-        held = service.runtime._consumers._servings
+        held = service.runtime._consumers.consumers._models
         first = held["the-consumer"]
         known = lambda: {name for part in held["the-consumer"].sums.parts.values() for name in part.prints}  # noqa: E731
         assert MINE["samples"][0] in known()
@@ -231,7 +231,7 @@ def test_a_consumers_model_in_memory_forgets_and_ends_without_being_asked_again(
             time.sleep(0.01)
         assert known() and MINE["samples"][0] not in known() and held["the-consumer"] is not first
         with Workspace(root) as workspace:
-            workspace.revoke("the-consumer")
+            workspace.consumers.revoke("the-consumer")
         while held and time.monotonic() < deadline:
             time.sleep(0.01)
         assert not held

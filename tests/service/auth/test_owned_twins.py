@@ -20,8 +20,8 @@ def owners(root):
         workspace.add(replace(content, ids=(OWN,)))
         workspace.add(replace(content, ids=(OTHERS,), sources=("bob",)))
         workspace.train()
-        return {name: create_token(workspace.catalogue, name, "owner", (name,)) for name in ("ann", "bob")} | {
-            "op": create_token(workspace.catalogue, "op", "operator", ())
+        return {name: create_token(workspace.context.catalogue, name, "owner", (name,)) for name in ("ann", "bob")} | {
+            "op": create_token(workspace.context.catalogue, "op", "operator", ())
         }
 
 
@@ -33,7 +33,7 @@ def service(root, owners):
 
 def here(root, sample):
     with Workspace(root) as workspace:
-        return bool(workspace.catalogue.known([sample]))
+        return bool(workspace.context.catalogue.known([sample]))
 
 
 def test_a_preview_names_no_twin_of_another_owner(service, owners):

@@ -85,9 +85,9 @@ def test_the_command_makes_lists_and_revokes(root):
 
 def test_once_there_was_a_token_nobody_is_let_in_without(root):
     with Workspace(root) as workspace:
-        create_token(workspace.catalogue, "op", "operator")
-        revoke_token(workspace.catalogue, "op")
-        assert list_tokens(workspace.catalogue) == []
+        create_token(workspace.context.catalogue, "op", "operator")
+        revoke_token(workspace.context.catalogue, "op")
+        assert list_tokens(workspace.context.catalogue) == []
     with running(root) as service:
         assert service("GET", "/status").status_code == 401
         assert service("POST", "/requests", json={"labels": ["ant"]}).status_code == 401

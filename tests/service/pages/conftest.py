@@ -94,14 +94,14 @@ def served(module_root):
     """`shardgraph serve` as people run it, with a token of every role; two requests are done."""
     tokens = create_tokens(module_root)
     with Workspace(module_root) as workspace:
-        workspace.grant("the-consumer", sources=["web"])
-        workspace.submit(Submission(ForgetRequest(samples=(BY_SOURCE["bob"][2].id,))))
-        workspace.submit(Submission(ForgetRequest(samples=(BY_SOURCE["ann"][2].id,)), asker="the-owner"))
+        workspace.consumers.grant("the-consumer", sources=["web"])
+        workspace.queue.submit(Submission(ForgetRequest(samples=(BY_SOURCE["bob"][2].id,))))
+        workspace.queue.submit(Submission(ForgetRequest(samples=(BY_SOURCE["ann"][2].id,)), asker="the-owner"))
     with Process(module_root) as process:
         process.until_ready()
         with Workspace(module_root) as workspace:
-            workspace.wait_for(1)
-            workspace.wait_for(2)
+            workspace.queue.wait_for(1)
+            workspace.queue.wait_for(2)
         yield process, tokens
 
 

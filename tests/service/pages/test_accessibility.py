@@ -36,7 +36,7 @@ def test_a_long_name_makes_no_page_wider_than_the_window(service, local, viewpor
     with Workspace(service.root) as workspace:
         workspace.add(embed([row._replace(id=f"{long}{i}", source=long) for i, row in enumerate(many(4))]))
         workspace.train()
-        workspace.grant(long, sources=[long])
+        workspace.consumers.grant(long, sources=[long])
     service.runtime.sync()
     service("POST", "/requests", json={"samples": [f"{long}1"]})
     local.set_viewport_size(viewport)

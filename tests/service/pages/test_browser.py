@@ -62,7 +62,7 @@ def test_an_erasure_from_search_to_proof_and_a_forged_proof_is_refused(logged_in
 def test_a_request_that_failed_is_tried_again_and_watched_without_a_reload(service, local):
     service("POST", "/requests", json={"samples": [ANN[0].id]})
     with Workspace(service.root) as workspace:
-        path = workspace.store.path("shard:ann")
+        path = workspace.context.store.path("shard:ann")
     raw = path.read_bytes()
     path.write_bytes(raw[:-1])
     service.work()
@@ -116,7 +116,7 @@ def test_a_name_with_a_line_break_is_forgotten_through_the_pages(service, local)
     local.get_by_role("button", name="Forget ").click()
     expect(local.get_by_role("heading", name="Progress")).to_be_visible()
     with Workspace(service.root) as workspace:
-        assert withheld_ids(workspace.catalogue) == {odd}
+        assert withheld_ids(workspace.context.catalogue) == {odd}
 
 
 def test_back_reload_and_the_address_bar_work_from_find_to_preview(local):

@@ -79,5 +79,5 @@ def test_a_name_that_ends_in_a_space_is_another(root, visit):
     assert "<bdi>x</bdi>" in found(me, "sample", " x").text
     assert forget(me, "sample", "x ").status_code == 303
     with Workspace(root) as workspace:
-        withheld = withheld_ids(workspace.catalogue)
+        withheld = withheld_ids(workspace.context.catalogue)
     assert withheld == {"x "}

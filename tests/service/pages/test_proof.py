@@ -53,7 +53,7 @@ def test_one_sample_is_found_in_a_certificate_by_its_nonce_alone(root, service, 
     assert me.post("/pages/proof/1/nonce", {"sample": BOB}).status_code == 404
     shown = me.post("/pages/proof/1/nonce", {"sample": ANN})
     with Workspace(root) as workspace:
-        nonce = workspace.nonces(1, [ANN])[ANN]
+        nonce = workspace.certificates.nonces(1, [ANN])[ANN]
     assert nonce in shown.text
     sent = {"pasted": got.text, "sample": ANN}
     assert "Genuine" in me.post("/pages/proof/check", sent | {"nonce": nonce}).text

@@ -33,7 +33,7 @@ def test_a_name_is_as_visible_where_it_is_confirmed_as_where_it_is_found(root, v
     row = many(1)[0]._replace(id="a\u202eb", source="s\u202et", label="ant")
     with Workspace(root) as workspace:
         workspace.add(embed([row]))
-        workspace.grant("c\u202ed", sources=["s\u202et"])
+        workspace.consumers.grant("c\u202ed", sources=["s\u202et"])
     me = visit()
     pages = [
         found(me, "sample", "a\u202e"),

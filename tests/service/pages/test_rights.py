@@ -12,7 +12,7 @@ def test_a_right_says_when_not_all_sources_can_be_chosen(root, visit):
     rows = [row._replace(id=f"s{i}", source=f"source-{i:03d}") for i, row in enumerate(many(201))]
     with Workspace(root) as workspace:
         workspace.add(embed(rows))
-        workspace.grant("acme", sources=["ann"])
+        workspace.consumers.grant("acme", sources=["ann"])
     me = visit()
     assert "first 200 of 204" in me.get("/pages/rights").text
     assert "first 200 of 203" in me.get("/pages/rights/of?consumer=acme").text
@@ -43,8 +43,8 @@ def test_rights_are_given_asked_about_and_taken(visit):
 
 def test_a_consumer_sees_its_own_right_and_no_sample(root, tokens, visit):
     with Workspace(root) as workspace:
-        workspace.grant("the-consumer", sources=["ann"])
-        workspace.grant("other", sources=["bob"])
+        workspace.consumers.grant("the-consumer", sources=["ann"])
+        workspace.consumers.grant("other", sources=["bob"])
     me = entered(visit, tokens["consumer"])
     own = me.get(me.get("/pages/rights").headers["location"])
     assert "Right of the-consumer" in own.text and "sample-0" not in own.text
@@ -67,4 +67,4 @@ def test_the_exclusive_workspace_keeps_no_model(service, visit):
     me.post("/pages/rights/grant", {"consumer": "acme", "source": '"ann"'})
     assert me.post("/pages/rights/measure", {"of": '"acme"'}).status_code == 200
     workspace = service.runtime._exclusive
-    assert not workspace._servings and workspace._model is None
+    assert not workspace.consumers._models and workspace.served._model is None

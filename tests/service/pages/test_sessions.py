@@ -43,7 +43,7 @@ def test_the_token_of_a_form_is_good_under_its_own_cookie_alone(tokens, visit):
 
 def test_the_log_in_leads_back_to_the_whole_address(tokens, visit, root):
     with Workspace(root) as workspace:
-        workspace.grant("a&b", sources=["ann"])
+        workspace.consumers.grant("a&b", sources=["ann"])
     me, place = visit(), "/pages/rights/of?consumer=a%26b"
     form = me.get(me.get(place).headers["location"])
     wanted = unescape(re.search(r'name="next" value="([^"]*)"', form.text).group(1))
@@ -110,8 +110,8 @@ def test_a_revoked_token_ends_its_sessions_also_when_another_takes_its_name(root
     me.log_in(tokens["operator"])
     assert me.get("/pages").status_code == 200
     with Workspace(root) as workspace:
-        revoke_token(workspace.catalogue, "the-operator")
-        create_token(workspace.catalogue, "the-operator", "operator")
+        revoke_token(workspace.context.catalogue, "the-operator")
+        create_token(workspace.context.catalogue, "the-operator", "operator")
     assert me.get("/pages").status_code == 303
 
 
@@ -119,7 +119,7 @@ def test_without_tokens_whoever_is_here_needs_none_until_there_is_one(root, visi
     me = visit()
     assert me.get("/pages").status_code == 200
     with Workspace(root) as workspace:
-        create_token(workspace.catalogue, "first", "operator")
+        create_token(workspace.context.catalogue, "first", "operator")
     assert me.get("/pages").status_code == 303
 
 

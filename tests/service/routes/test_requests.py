@@ -205,7 +205,7 @@ def test_a_service_that_starts_anew_withholds_what_waits(root):
 def test_a_request_that_fails_says_why_and_can_be_tried_again(service):
     ask(service, BY_SOURCE["ann"][0].id)
     with Workspace(service.root) as workspace:
-        path = workspace.store.path("shard:ann")
+        path = workspace.context.store.path("shard:ann")
     raw = path.read_bytes()
     path.write_bytes(raw[:-1])
     service.work()
@@ -256,11 +256,11 @@ def test_every_request_has_its_time_to_be_cancelled(root):
     first, second, urgent = (row.id for row in BY_SOURCE["ann"][:3])
     with Workspace(root) as workspace:
         for sample in (first, second):
-            workspace.submit(Submission(ForgetRequest(samples=(sample,))))
-        workspace.submit(Submission(ForgetRequest(samples=(urgent,)), deadline=datetime.now(UTC)))
-        workspace.withhold()
-        with workspace.catalogue.transaction() as db:
+            workspace.queue.submit(Submission(ForgetRequest(samples=(sample,))))
+        workspace.queue.submit(Submission(ForgetRequest(samples=(urgent,)), deadline=datetime.now(UTC)))
+        workspace.queue.withhold()
+        with workspace.context.catalogue.transaction() as db:
             early = (datetime.now(UTC) - timedelta(seconds=60)).isoformat()
             db.execute("UPDATE queue SET received = ? WHERE number = 1", (early,))
-        assert next_batch(workspace.store, workspace.config, 30.0) == [3, 1]
-        assert sorted(next_batch(workspace.store, workspace.config, 0.0)) == [1, 2, 3]
+        assert next_batch(workspace.context, 30.0) == [3, 1]
+        assert sorted(next_batch(workspace.context, 0.0)) == [1, 2, 3]

@@ -83,12 +83,12 @@ def check(root, crowd: Crowd, certificates: set[int], fast_path) -> None:
     with Workspace(root, workers=1) as workspace:
         verification = workspace.verify(full=True)
         assert verification.ok, verification
-        assert sorted(certificates) == list(range(1, workspace.last_certificate() + 1)), "each speaks of somebody"
-        entries = [entry for n in certificates for entry in workspace.certificate(n).entries]
+        assert sorted(certificates) == list(range(1, workspace.certificates.last() + 1)), "each speaks of somebody"
+        entries = [entry for n in certificates for entry in workspace.certificates.load(n).entries]
         assert len(entries) == len(set(entries)) == len(crowd.accepted)
         kept = [row for row in ROWS if row.id not in crowd.accepted]
         assert promised_files(root) == never_saw(workspace, kept, fast_path / "never")
-        assert withheld_ids(workspace.catalogue) == set()
+        assert withheld_ids(workspace.context.catalogue) == set()
 
 
 @pytest.mark.slow

@@ -20,7 +20,7 @@ def test_a_first_training_beside_the_worker_is_measured(fast_path):
             other.add(embed(ROWS))
             other.train(BySource(), QUICK)
         measurement.update()
-        assert len(measurements(early.catalogue)) == 1
+        assert len(measurements(early.context.catalogue)) == 1
 
 
 def test_the_worker_and_the_tokens_load_no_web_framework():
