@@ -38,7 +38,7 @@ def trained(trained):
 
 def state(workspace):
     """All that a refused command must leave as it was."""
-    tables = ("samples", "units", "built", "requests", "leaving", "forgotten", "ledger")
+    tables = ("samples", "units", "built", "erasures", "leaving", "forgotten", "ledger")
     content = {name: workspace.context.catalogue.all(f"SELECT * FROM {name}") for name in tables}
     return content, promised_files(workspace.root), (workspace.root / "config.json").read_bytes()
 

@@ -47,7 +47,7 @@ def test_a_deleted_sample_is_nowhere_in_the_raw_files(tmp_path):
             db.executemany("INSERT INTO leaving VALUES (?, 1, 'shard:0', 'train')", [(i,) for i in leaving])
             db.executemany("DELETE FROM samples WHERE id = ?", [(i,) for i in leaving])
         with catalogue.transaction() as db:
-            db.execute("DELETE FROM leaving WHERE request = 1")
+            db.execute("DELETE FROM leaving WHERE erasure = 1")
         catalogue.scrub()
         here, gone = here.difference(leaving), gone.union(leaving)
         raw = raw_bytes(tmp_path)

@@ -39,7 +39,7 @@ def test_a_stale_plan_is_refused_while_a_service_runs(workspace):
         asking.join(3)
     asking.join()
     assert problems == ["the plan is stale: the workspace changed since; plan again"]
-    assert workspace.context.catalogue.all("SELECT * FROM queue") == []
+    assert workspace.context.catalogue.all("SELECT * FROM requests") == []
     assert workspace.context.catalogue.known(["late"]) == {"late"}
 
 

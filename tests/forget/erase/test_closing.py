@@ -87,6 +87,6 @@ def test_after_a_cancel_no_file_holds_what_only_the_request_named(workspace, cou
     for number in numbers:
         workspace.queue.cancel(number)
     assert not [name for name, raw in all_bytes(workspace.root).items() if b"dans-first" in raw]
-    for table in ("withheld", "named"):
+    for table in ("withheld", "request_marks"):
         assert workspace.context.catalogue.all(f"SELECT * FROM {table}") == []
-    assert workspace.context.catalogue.all("SELECT DISTINCT wish FROM queue") == [("{}",)]
+    assert workspace.context.catalogue.all("SELECT DISTINCT wish FROM requests") == [("{}",)]

@@ -161,7 +161,7 @@ def test_the_ledger_and_the_requests_carry_no_ids_and_no_plain_digests(create):
     workspace.add(embed(ROWS))
     before = workspace.train(Bilevel(2, 2), QUICK)
     workspace.forget(KINDS["samples"])
-    tables = ("requests", "ledger", "forgotten")
+    tables = ("requests", "erasures", "ledger", "forgotten")
     text = repr([workspace.context.catalogue.all(f"SELECT * FROM {table}") for table in tables])
     assert "sample-" not in text
     assert before.model_digest not in text and before.prototypes not in text

@@ -91,4 +91,4 @@ def test_what_cannot_be_recorded_is_not_accepted(kept, fast_path):
     path.mkdir()
     with pytest.raises(WorkspaceError, match="cannot be written"):
         kept.submit(Submission(ForgetRequest(samples=(ROWS[0].id,))))
-    assert kept.catalogue.all("SELECT * FROM queue") == kept.catalogue.all("SELECT * FROM withheld") == []
+    assert kept.catalogue.all("SELECT * FROM requests") == kept.catalogue.all("SELECT * FROM withheld") == []
