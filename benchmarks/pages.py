@@ -23,7 +23,7 @@ import numpy as np
 
 from shardgraph import Bilevel, ForgetRequest, Recipe, Samples, Workspace
 from shardgraph.forget.queue.queue import Submission
-from shardgraph.storage.database import Catalogue
+from shardgraph.storage.catalogue import Catalogue
 
 SAMPLES, TOKENS, DIM, CLASSES, SOURCES = 20_000, 2, 16, 10, 200
 COARSE, FINE, REQUESTS, WAITING, LIMIT = 250, 4, 10_000, 200, 0.3

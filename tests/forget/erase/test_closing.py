@@ -73,7 +73,7 @@ def test_what_is_erased_cannot_be_taken_back_though_it_failed(workspace):
     with pytest.raises(WorkspaceError, match="until erasing starts"):
         workspace.queue.cancel(number)
     entry = workspace.queue.find(number)
-    assert (entry.state, entry.request) == ("failed", request)
+    assert (entry.state, entry.erasure) == ("failed", request)
 
 
 @pytest.mark.parametrize("count", [1, 60])

@@ -39,11 +39,6 @@ class Request:
     failure: str
     history: tuple[tuple[str, str], ...] = ()
 
-    @property
-    def request(self) -> int | None:
-        """The same as `erasure`; kept until every caller says `erasure`."""
-        return self.erasure
-
 
 @dataclass(frozen=True)
 class NewRequest:
