@@ -23,7 +23,7 @@ import numpy as np
 
 from shardgraph import Bilevel, ForgetRequest, Recipe, Samples, Workspace
 from shardgraph.forget.queue.queue import Submission
-from shardgraph.storage.database import Catalogue
+from shardgraph.storage.catalogue import Catalogue
 
 SAMPLES, TOKENS, DIM, CLASSES, SOURCES = 20_000, 2, 16, 10, 200
 COARSE, FINE, REQUESTS, WAITING, LIMIT = 250, 4, 10_000, 200, 0.3
@@ -53,7 +53,7 @@ def past(catalogue: Catalogue, waiting: list[str]) -> None:
     """Requests of the last year, most of them done; those that wait withhold a sample each."""
     start = datetime.now(UTC) - timedelta(days=365)
     sql = (
-        "INSERT INTO queue (number, state, received, deadline, asker, reason, samples, wish, body, certificate)"
+        "INSERT INTO requests (number, state, received, deadline, asker, reason, samples, wish, body, certificate)"
         " VALUES (?, ?, ?, ?, ?, '', 1, '{}', '', ?)"
     )
     with catalogue.transaction() as db:
@@ -66,7 +66,7 @@ def past(catalogue: Catalogue, waiting: list[str]) -> None:
             db.execute(sql, (number, state, times[0], deadline, f"asker-{number % 20}", certificate))
             walked = list(zip(PATH, times, strict=True))[: len(PATH) if done else 2]
             moves = [(number, state, time) for state, time in walked]
-            db.executemany("INSERT INTO moves (entry, state, time) VALUES (?, ?, ?)", moves)
+            db.executemany("INSERT INTO request_states (request, state, time) VALUES (?, ?, ?)", moves)
             lines = [
                 (times[0], "received", json.dumps({"entry": number, "samples": 1})),
                 (times[1], "instant", json.dumps({"entry": number, "state": "0" * 32})),

@@ -23,6 +23,7 @@ from shardgraph.forget.erase.request import ForgetRequest
 from shardgraph.forget.privacy.charges import Charges
 from shardgraph.forget.workspace import Workspace
 from shardgraph.learn.private.accounting.mechanism import library
+from shardgraph.storage.tables import inventory
 from tests.strategies import all_bytes, promised_files
 
 ROOMS = tuple(str(Path(shardgraph.__file__).parent / room) for room in ("storage", "cluster", "forget"))
@@ -45,7 +46,7 @@ def finish(root: Path, gone: list[str]) -> dict:
     """What the next commands of that person find and leave."""
     with Workspace(root, workers=1) as workspace:
         resumed = len(workspace.resume())
-        known = len(workspace.context.catalogue.known(gone))
+        known = len(inventory.known_ids(workspace.context.catalogue, gone))
         if known:
             workspace.forget(ForgetRequest(samples=tuple(gone)))
         workspace.train()

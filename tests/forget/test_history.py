@@ -15,6 +15,7 @@ from shardgraph.graph import BilevelAcross, BySource
 from shardgraph.learn.prototypes import total
 from shardgraph.learn.recipe import Recipe
 from shardgraph.storage.samples import pack_samples
+from shardgraph.storage.tables import inventory
 from tests.strategies import (
     DIM,
     LABELS,
@@ -96,7 +97,7 @@ class World:
         """All that a request could name now."""
         columns = {"samples": "id", "sources": "source", "subjects": "subject", "labels": "label"}
         found = [(kind, getattr(row, column)) for kind, column in columns.items() for row in self.here.values()]
-        units = {row.unit for row in self.workspace.context.catalogue.rows("id", list(self.here))}
+        units = {row.unit for row in inventory.find_by_id(self.workspace.context.catalogue, list(self.here))}
         found += [("shards", unit.removeprefix("shard:")) for unit in units if unit.startswith("shard:")]
         return sorted({(kind, name) for kind, name in found if name})
 
@@ -110,7 +111,7 @@ class World:
     def look(self):
         """What is here is what the catalogue says: an interrupted event happened or did not."""
         known = {**self.here, **getattr(self, "pending", {})}
-        self.here = {i: known[i] for i in self.workspace.context.catalogue.known(known)}
+        self.here = {i: known[i] for i in inventory.known_ids(self.workspace.context.catalogue, known)}
 
     def reopen(self):
         self.workspace.close()

@@ -9,6 +9,7 @@ import pytest
 
 from shardgraph.errors import DamagedFile, DiskFull, WorkspaceBusy, WorkspaceError
 from shardgraph.storage.catalogue import Catalogue
+from shardgraph.storage.tables import inventory
 
 
 @pytest.fixture
@@ -47,7 +48,7 @@ def test_a_deleted_sample_is_nowhere_in_the_raw_files(tmp_path):
             db.executemany("INSERT INTO leaving VALUES (?, 1, 'shard:0', 'train')", [(i,) for i in leaving])
             db.executemany("DELETE FROM samples WHERE id = ?", [(i,) for i in leaving])
         with catalogue.transaction() as db:
-            db.execute("DELETE FROM leaving WHERE request = 1")
+            db.execute("DELETE FROM leaving WHERE erasure = 1")
         catalogue.scrub()
         here, gone = here.difference(leaving), gone.union(leaving)
         raw = raw_bytes(tmp_path)
@@ -58,8 +59,8 @@ def test_a_deleted_sample_is_nowhere_in_the_raw_files(tmp_path):
     raw = raw_bytes(tmp_path)
     assert [i for i in gone if i.encode() in raw] == []
     with_other = Catalogue(tmp_path / "catalog.sqlite")
-    assert with_other.known(gone) == set()
-    assert with_other.count() == len(here) == 6 * 340
+    assert inventory.known_ids(with_other, gone) == set()
+    assert inventory.count_samples(with_other) == len(here) == 6 * 340
     with_other.close()
 
 
@@ -78,7 +79,7 @@ def test_a_reader_that_holds_the_log_open_is_reported(tmp_path, catalogue):
     insert(catalogue, ["a"])
     reader = Catalogue(tmp_path / "catalog.sqlite")
     reader._db.execute("BEGIN")
-    reader.count()
+    inventory.count_samples(reader)
     catalogue._db.execute("PRAGMA busy_timeout=50")
     with catalogue.transaction() as db:
         db.execute("DELETE FROM samples")
@@ -92,19 +93,19 @@ def test_a_transaction_is_all_or_nothing(catalogue):
     with pytest.raises(KeyboardInterrupt), catalogue.transaction() as db:
         db.execute("INSERT INTO units (name, digest) VALUES ('inbox:1', 'x')")
         raise KeyboardInterrupt
-    assert catalogue.unit_digests() == {}
+    assert inventory.unit_digests(catalogue) == {}
     with catalogue.transaction() as db:
         db.execute("INSERT INTO units (name, digest) VALUES ('inbox:1', 'x')")
-    assert catalogue.unit_digests() == {"inbox:1": "x"}
+    assert inventory.unit_digests(catalogue) == {"inbox:1": "x"}
 
 
 def test_rows_are_found_by_column_sorted_by_id_also_beyond_one_query(catalogue):
     ids = [f"{i:04d}" for i in range(1200)]
     insert(catalogue, reversed(ids))
-    assert [row.id for row in catalogue.rows("id", ids)] == ids
-    assert {row.label for row in catalogue.rows("label", ["label1"])} == {"label1"}
-    assert catalogue.known(["0001", "nobody"]) == {"0001"}
-    assert catalogue.unit_labels() == {"inbox:1": {f"label{k}": 240 for k in range(5)}}
+    assert [row.id for row in inventory.find_by_id(catalogue, ids)] == ids
+    assert {row.label for row in inventory.find_by(catalogue, "label", ["label1"])} == {"label1"}
+    assert inventory.known_ids(catalogue, ["0001", "nobody"]) == {"0001"}
+    assert inventory.unit_labels(catalogue) == {"inbox:1": {f"label{k}": 240 for k in range(5)}}
 
 
 def test_what_is_no_catalogue_is_told_apart(tmp_path):
@@ -135,13 +136,13 @@ def test_no_copy_of_a_deleted_name_stays_between_the_rows(tmp_path, seed, known)
     for part in (gone[:60], gone[60:64], gone[64:]):
         with catalogue.transaction() as db:
             db.executemany("DELETE FROM samples WHERE id = ?", [(name,) for name in part])
-            catalogue.soil(db)
-        assert catalogue.soiled
+            db.mark_dirty()
+        assert catalogue.dirty
         catalogue.scrub({*part, *(f"subject-{name}" for name in part)} if known else None)
-        assert not catalogue.soiled
+        assert not catalogue.dirty
     left = b"".join(file.read_bytes() for file in tmp_path.iterdir())
     assert [name for name in gone if name.encode() in left] == []
-    assert catalogue.count("1") == 480
+    assert inventory.count_samples(catalogue) == 480
     catalogue.close()
 
 
@@ -157,7 +158,7 @@ def test_a_full_disk_is_called_that(catalogue, monkeypatch):
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=0))
     with pytest.raises(DiskFull, match="the disk has 0 MB"):
         insert(catalogue, [f"sample-{i:08d}" for i in range(5000)])
-    assert catalogue.count("1") == 0
+    assert inventory.count_samples(catalogue) == 0
 
 
 def test_looking_for_names_gives_no_lock_away(tmp_path):
@@ -165,7 +166,7 @@ def test_looking_for_names_gives_no_lock_away(tmp_path):
     path = tmp_path / "catalog.sqlite"
     catalogue = Catalogue(path)
     with catalogue.transaction() as db:
-        catalogue.soil(db)
+        db.mark_dirty()
     catalogue.scrub({"nobody"})
     insert(catalogue, ["somebody"])
     visit = "import sqlite3, sys; db = sqlite3.connect(sys.argv[1]); db.execute('SELECT 1 FROM samples'); db.close()"

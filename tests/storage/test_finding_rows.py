@@ -3,6 +3,7 @@
 import pytest
 
 from shardgraph.storage.catalogue import Catalogue
+from shardgraph.storage.tables import inventory
 
 COLUMNS = ("id", "label", "source", "subject", "unit")
 
@@ -29,7 +30,7 @@ def test_no_column_is_scanned(catalogue, column):
 
 def test_samples_are_counted_by_name(catalogue):
     people = [f"p{k}" for k in range(700)]
-    found = catalogue.counts("subject", people)
+    found = inventory.count_by(catalogue, "subject", people)
     assert found == {f"p{k}": 2 for k in range(2, 600)}
-    assert catalogue.counts("source", ["s0", "nobody"], "label = 'l0'") == {"s0": 200}
-    assert catalogue.counts("unit", []) == {}
+    assert inventory.count_by(catalogue, "source", ["s0", "nobody"]) == {"s0": 600}
+    assert inventory.count_by(catalogue, "unit", []) == {}

@@ -10,6 +10,7 @@ from shardgraph.storage.catalogue import Catalogue
 from shardgraph.storage.files import sweep
 from shardgraph.storage.samples import pack_samples
 from shardgraph.storage.store import Store
+from shardgraph.storage.tables import inventory
 from tests.strategies import all_bytes, embed, interrupted, many
 
 ROWS = many(9)
@@ -43,7 +44,7 @@ def with_inbox(store):
 
 def leave(store, ids):
     """What accepting a forget does to the catalogue."""
-    units = {row.unit for row in store.catalogue.rows("id", ids)}
+    units = {row.unit for row in inventory.find_by_id(store.catalogue, ids)}
     with store.catalogue.transaction() as db:
         db.executemany("DELETE FROM samples WHERE id = ?", [(i,) for i in ids])
         db.executemany("UPDATE units SET dirty = 1 WHERE name = ?", [(unit,) for unit in sorted(units)])
@@ -56,19 +57,19 @@ def sample_files(store):
 
 def in_step(store):
     """Every unit's file is there with its digest and its samples, and there is no other file."""
-    units = store.catalogue.unit_digests()
+    units = inventory.unit_digests(store.catalogue)
     for unit in units:
-        assert set(store.read(unit).ids) == {row.id for row in store.catalogue.rows("unit", [unit])}
+        assert set(store.read(unit).ids) == {row.id for row in inventory.find_in_unit(store.catalogue, unit)}
     assert {str(store.path(unit).relative_to(store.root)) for unit in units} == set(sample_files(store))
     assert store.catalogue.all("SELECT name FROM units WHERE dirty = 1") == []
 
 
 def test_samples_wait_in_the_inbox_until_they_are_placed(opened):
     store = with_inbox(opened("s"))
-    assert {row.unit for row in store.catalogue.rows("id", HERE)} == {"inbox:1", "inbox:2"}
+    assert {row.unit for row in inventory.find_by_id(store.catalogue, HERE)} == {"inbox:1", "inbox:2"}
     store.place()
     in_step(store)
-    assert set(store.catalogue.unit_digests()) == {"shard:a", "shard:b", "test:3"}
+    assert set(inventory.unit_digests(store.catalogue)) == {"shard:a", "shard:b", "test:3"}
     assert store.read("shard:a").ids == tuple(HERE[:4])
     assert not list((store.root / "inbox").iterdir())
 
@@ -92,7 +93,7 @@ def test_the_last_sample_takes_its_file_and_folder_along(opened):
     folder = store.path("shard:b").parent
     store.remove(leave(store, THERE))
     assert not folder.exists()
-    assert "shard:b" not in store.catalogue.unit_digests()
+    assert "shard:b" not in inventory.unit_digests(store.catalogue)
     in_step(store)
 
 
@@ -100,7 +101,7 @@ def test_a_large_addition_waits_in_files_of_bounded_size(opened, monkeypatch):
     monkeypatch.setattr(store, "CHUNK_BYTES", 100)
     kept = opened("s")
     kept.put_inbox(embed(ROWS))
-    units = kept.catalogue.unit_digests()
+    units = inventory.unit_digests(kept.catalogue)
     assert len(units) > 3
     assert sorted(i for unit in units for i in kept.read(unit).ids) == sorted(row.id for row in ROWS)
     kept.aim(TARGETS)
@@ -151,7 +152,7 @@ def test_an_addition_interrupted_anywhere_is_there_whole_or_leaves_no_byte(opene
         stopped = interrupted(after, lambda store=store: store.put_inbox(embed(ROWS)))
         sweep(store.root)
         store.drop_empty_inbox()
-        found.add(store.catalogue.count())
+        found.add(inventory.count_samples(store.catalogue))
         in_step(store)
         store.catalogue.close()
         if not stopped:

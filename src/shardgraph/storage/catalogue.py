@@ -8,12 +8,9 @@ reported as erased.
 Only `storage.tables` and `storage.migrations` contain SQL. Other rooms call the functions of `storage.tables`.
 """
 
-import json
 import sqlite3
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -154,67 +151,6 @@ class Catalogue:
         raw = self._db.serialize()
         return any(name.encode() in raw for name in names if name)
 
-    # Kept until every caller uses `storage.tables`; nothing new should call these.
-
-    def rows(self, column: str, wanted: Sequence[str]) -> "list[Row]":
-        """The samples whose `column` is one of `wanted`, by id."""
-        sql = f"SELECT id, label, source, subject, split, unit FROM samples WHERE {_column(column)} {{}}"
-        return sorted((Row(*row) for row in self.among(sql, wanted)), key=lambda row: row.id.encode())
-
-    def counts(self, column: str, wanted: Sequence[str], condition: str = "1") -> dict[str, int]:
-        """How many samples have each of `wanted` in `column`."""
-        name = _column(column)
-        sql = f"SELECT {name}, count(*) FROM samples WHERE {name} {{}} AND {condition} GROUP BY {name}"
-        return dict(self.among(sql, wanted))
-
-    def known(self, ids: Iterable[str]) -> set[str]:
-        """Those of `ids` that are here."""
-        return {row.id for row in self.rows("id", list(ids))}
-
-    def unit_digests(self) -> dict[str, str]:
-        """The digest of every file of samples."""
-        return dict(self.all("SELECT name, digest FROM units"))
-
-    def unit_labels(self) -> dict[str, dict[str, int]]:
-        """How many samples of each label every file holds."""
-        counts: dict[str, dict[str, int]] = {}
-        for unit, label, count in self.all("SELECT unit, label, count(*) FROM samples GROUP BY unit, label"):
-            counts.setdefault(unit, {})[label] = count
-        return counts
-
-    def count(self, condition: str = "1") -> int:
-        """How many samples satisfy a condition."""
-        found = self.one(f"SELECT count(*) FROM samples WHERE {condition}")
-        return found[0] if found else 0
-
-    @staticmethod
-    def log(db: Transaction, event: str, detail: Mapping[str, object], time: datetime | None = None) -> None:
-        """Add an event to the ledger."""
-        row = ((time or datetime.now(UTC)).isoformat(), event, json.dumps(detail, sort_keys=True))
-        db.execute("INSERT INTO ledger (time, event, detail) VALUES (?, ?, ?)", row)
-
-    @staticmethod
-    def soil(db: Transaction) -> None:
-        """Mark the catalogue dirty."""
-        db.mark_dirty()
-
-    @property
-    def soiled(self) -> bool:
-        """Whether the catalogue is dirty."""
-        return self.dirty
-
-
-@dataclass(frozen=True)
-class Row:
-    """One sample as the catalogue lists it; `unit` is the file that holds it."""
-
-    id: str
-    label: str
-    source: str
-    subject: str
-    split: str
-    unit: str
-
 
 def _opened(path: Path) -> sqlite3.Connection:
     connection = None
@@ -244,8 +180,3 @@ def _check_disk(folder: Path, error: sqlite3.OperationalError) -> None:
     """Raise `DiskFull` if SQLite failed because the disk is full."""
     if folder.is_dir() and ("full" in str(error) or "I/O" in str(error)):
         check_room(folder, ROOM)
-
-
-def _column(name: str) -> str:
-    assert name in ("id", "label", "source", "subject", "unit")
-    return name

@@ -10,6 +10,7 @@ from shardgraph.forget.erase.request import ForgetRequest
 from shardgraph.forget.workspace import Workspace
 from shardgraph.graph import BySource
 from shardgraph.storage.samples import concatenate
+from shardgraph.storage.tables import inventory
 from tests.strategies import Row, embed, many
 
 ROWS = [*many(24), *many(40, split="test")]
@@ -39,8 +40,8 @@ def test_a_stale_plan_is_refused_while_a_service_runs(workspace):
         asking.join(3)
     asking.join()
     assert problems == ["the plan is stale: the workspace changed since; plan again"]
-    assert workspace.context.catalogue.all("SELECT * FROM queue") == []
-    assert workspace.context.catalogue.known(["late"]) == {"late"}
+    assert workspace.context.catalogue.all("SELECT * FROM requests") == []
+    assert inventory.known_ids(workspace.context.catalogue, ["late"]) == {"late"}
 
 
 def test_a_true_plan_is_carried_out_while_a_service_runs(workspace):
@@ -63,7 +64,7 @@ def told(root, plan):
 
 def test_evaluation_holds_one_file_at_a_time(workspace, monkeypatch):
     """The same figures as from all held-out samples at once."""
-    units = [unit for unit in workspace.context.catalogue.unit_digests() if unit.startswith("test:")]
+    units = [unit for unit in inventory.unit_digests(workspace.context.catalogue) if unit.startswith("test:")]
     whole = concatenate(workspace.context.store.read(unit) for unit in units)
     right = [a == b for a, b in zip(workspace.predict(whole), whole.labels, strict=True)]
     alive, most, read = weakref.WeakValueDictionary(), [], workspace.context.store.read

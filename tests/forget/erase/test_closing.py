@@ -73,7 +73,7 @@ def test_what_is_erased_cannot_be_taken_back_though_it_failed(workspace):
     with pytest.raises(WorkspaceError, match="until erasing starts"):
         workspace.queue.cancel(number)
     entry = workspace.queue.find(number)
-    assert (entry.state, entry.request) == ("failed", request)
+    assert (entry.state, entry.erasure) == ("failed", request)
 
 
 @pytest.mark.parametrize("count", [1, 60])
@@ -87,6 +87,6 @@ def test_after_a_cancel_no_file_holds_what_only_the_request_named(workspace, cou
     for number in numbers:
         workspace.queue.cancel(number)
     assert not [name for name, raw in all_bytes(workspace.root).items() if b"dans-first" in raw]
-    for table in ("withheld", "named"):
+    for table in ("withheld", "request_marks"):
         assert workspace.context.catalogue.all(f"SELECT * FROM {table}") == []
-    assert workspace.context.catalogue.all("SELECT DISTINCT wish FROM queue") == [("{}",)]
+    assert workspace.context.catalogue.all("SELECT DISTINCT wish FROM requests") == [("{}",)]

@@ -61,7 +61,7 @@ def test_the_record_is_synced_before_the_request_is_accepted(trained, fast_path,
     workspace, record = trained(BySource(), rows), fast_path / "record.jsonl"
     workspace.queue.keep_log(record)
     request, seen, fsync = ForgetRequest(samples=(rows[0].id,)), [], os.fsync
-    table = "queue" if through == "the queue" else "requests"
+    table = "requests" if through == "the queue" else "erasures"
     with Workspace(workspace.root) as other:
 
         def synced(descriptor):

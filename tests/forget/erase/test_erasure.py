@@ -12,6 +12,7 @@ from shardgraph.forget.erase.request import ForgetRequest
 from shardgraph.forget.workspace import Workspace
 from shardgraph.graph import Bilevel, BySource, Complete
 from shardgraph.storage.samples import pack_samples
+from shardgraph.storage.tables import inventory
 from tests.strategies import LABELS, QUICK, Row, all_bytes, embed, many
 
 ROWS = [*many(40), *many(8, split="test")]
@@ -103,11 +104,12 @@ def test_erased_samples_are_absent_after_reopening(create):
     workspace.forget(KINDS["a source"])
     workspace.close()
     with Workspace(workspace.root) as again:
-        assert again.context.catalogue.known(gone) == set()
+        assert inventory.known_ids(again.context.catalogue, gone) == set()
         assert again.context.catalogue.all("SELECT * FROM leaving") == []
-        units = again.context.catalogue.unit_digests()
+        catalogue = again.context.catalogue
+        units = inventory.unit_digests(catalogue)
         assert not gone & {i for unit in units for i in again.context.store.read(unit).ids}
-        assert "bob" not in {row.source for unit in units for row in again.context.catalogue.rows("unit", [unit])}
+        assert "bob" not in {row.source for unit in units for row in inventory.find_in_unit(catalogue, unit)}
 
 
 def test_the_names_of_a_forgotten_source_and_subject_are_gone_too(create):
@@ -134,7 +136,7 @@ def test_success_is_not_reported_while_a_reader_keeps_the_log(create):
     workspace.train(BySource(), QUICK)
     reader = Workspace(workspace.root)
     reader.context.catalogue._db.execute("BEGIN")
-    reader.context.catalogue.count()
+    inventory.count_samples(reader.context.catalogue)
     workspace.context.catalogue._db.execute("PRAGMA busy_timeout=50")
     for _ in range(2):
         with pytest.raises(WorkspaceError, match="reader"):
@@ -161,7 +163,7 @@ def test_the_ledger_and_the_requests_carry_no_ids_and_no_plain_digests(create):
     workspace.add(embed(ROWS))
     before = workspace.train(Bilevel(2, 2), QUICK)
     workspace.forget(KINDS["samples"])
-    tables = ("requests", "ledger", "forgotten")
+    tables = ("requests", "erasures", "ledger", "forgotten")
     text = repr([workspace.context.catalogue.all(f"SELECT * FROM {table}") for table in tables])
     assert "sample-" not in text
     assert before.model_digest not in text and before.prototypes not in text

@@ -11,6 +11,7 @@ from shardgraph.forget.erase.request import ForgetRequest
 from shardgraph.forget.queue.queue import Submission
 from shardgraph.forget.workspace import Workspace
 from shardgraph.graph import Bilevel, BilevelAcross, BySource
+from shardgraph.storage.tables import inventory
 from tests.strategies import (
     LABELS,
     QUICK,
@@ -55,8 +56,8 @@ def test_a_forget_interrupted_anywhere_is_finished_by_the_next_command(trained, 
         workspace.close()
         with Workspace(workspace.root, workers=1) as again:
             certificates = again.resume()
-            if again.context.catalogue.known(GONE):  # stopped before it was accepted: nothing happened
-                assert len(again.context.catalogue.known(GONE)) == 3 and certificates == []
+            if inventory.known_ids(again.context.catalogue, GONE):  # stopped before it was accepted: nothing happened
+                assert len(inventory.known_ids(again.context.catalogue, GONE)) == 3 and certificates == []
                 assert again.certificates.last() == 0
                 again.forget(ForgetRequest(samples=tuple(GONE)))
                 refused += 1
@@ -97,7 +98,7 @@ def test_an_instant_forget_interrupted_anywhere_serves_nothing_that_saw_the_samp
         workspace.close()
         with Workspace(workspace.root, workers=1) as again:
             again.resume()
-            if again.context.catalogue.known(GONE):
+            if inventory.known_ids(again.context.catalogue, GONE):
                 again.forget(request, instant=True)
             assert again.status()["groups"]["missing"] == 3  # everyone in the ring read from somebody's shard
             assert traces(again.root, GONE) == []
@@ -208,8 +209,8 @@ def test_an_addition_interrupted_anywhere_is_whole_or_leaves_no_byte(create, fas
         workspace.close()
         with Workspace(workspace.root) as again:
             again.verify()  # any command
-            found.add(len(again.context.catalogue.known(row.id for row in ROWS)))
-            if not again.context.catalogue.count():
+            found.add(len(inventory.known_ids(again.context.catalogue, (row.id for row in ROWS))))
+            if not inventory.count_samples(again.context.catalogue):
                 assert traces(again.root, [row.id for row in ROWS]) == []
         if not stopped:
             break

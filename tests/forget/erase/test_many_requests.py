@@ -8,6 +8,7 @@ from shardgraph.forget.erase.request import ForgetRequest
 from shardgraph.forget.queue.batch import next_batch
 from shardgraph.forget.queue.queue import Submission
 from shardgraph.graph import Bilevel, BySource, Complete, RandomDegree
+from shardgraph.storage.tables import inventory
 from tests.strategies import LABELS, Row
 
 ROWS = [Row(f"sample-{i:03d}", LABELS[i % 4], ("ann", "bob")[i // 4 % 2], f"p{i // 2}") for i in range(64)]
@@ -28,7 +29,7 @@ def questions(workspace, act):
 
 
 def rows(workspace, ids):
-    return tuple(workspace.context.catalogue.rows("id", ids))
+    return tuple(inventory.find_by_id(workspace.context.catalogue, ids))
 
 
 def test_who_is_emptied_is_asked_once_a_kind(workspace):

@@ -5,6 +5,7 @@ import pytest
 from shardgraph.errors import UnknownSample
 from shardgraph.forget.erase.request import ForgetRequest
 from shardgraph.graph import Bilevel, BySource
+from shardgraph.storage.tables import inventory
 from tests.strategies import LABELS, QUICK, RING, Row, all_bytes, embed, many
 
 ROWS = [*many(24), *many(4, split="test")]
@@ -104,7 +105,7 @@ def test_as_many_groups_are_trained_as_planned(create, topology, request_):
     assert trainings == [len(plan.groups) - len(plan.vanishing)]
     assert {f"group:{name}" for name in plan.vanishing} == set(adapters) - {name for name, _ in after}
     assert plan.adapters == sum(a for name, a in after if name.removeprefix("group:") in plan.groups)
-    assert workspace.context.catalogue.known(row.id for row in plan.rows) == set()
+    assert inventory.known_ids(workspace.context.catalogue, (row.id for row in plan.rows)) == set()
 
 
 def test_before_the_first_training_nothing_would_be_rebuilt(create):

@@ -6,6 +6,7 @@ import pytest
 
 from shardgraph.forget.erase.request import ForgetRequest
 from shardgraph.graph import Bilevel, BilevelAcross, BySourceBilevel
+from shardgraph.storage.tables import inventory
 from tests.strategies import LABELS, QUICK, Row, embed, many, promised_files
 
 ROWS = [*many(30), *many(4, split="test")]
@@ -23,7 +24,7 @@ def trained(create, topology, name="ws", rows=ROWS):
 
 def given_the_map(create, workspace, rows):
     """A workspace that never saw anybody but `rows`, placed by the map of another."""
-    units = {row.id: row.unit for row in workspace.context.catalogue.rows("id", [row.id for row in rows])}
+    units = {row.id: row.unit for row in inventory.find_by_id(workspace.context.catalogue, [row.id for row in rows])}
     fresh = create("given the map", classes=LABELS)
     fresh.add(embed(rows))
     fixed = {name: getattr(workspace.config, name) for name in ("classes", "topology", "recipe")}
@@ -48,11 +49,11 @@ def test_forgetting_equals_never_having_seen_given_the_map_without_them(create, 
 @every_kind
 def test_who_stays_is_not_moved(create, topology):
     workspace = trained(create, topology)
-    before = {row.id: row.unit for row in workspace.context.catalogue.rows("id", [row.id for row in ROWS])}
+    before = {row.id: row.unit for row in inventory.find_by_id(workspace.context.catalogue, [row.id for row in ROWS])}
     workspace.forget(ForgetRequest(samples=GONE))
     workspace.add(embed([Row(f"late {i}", LABELS[i % 4], "ann") for i in range(5)]))
     workspace.train()
-    after = {row.id: row.unit for row in workspace.context.catalogue.rows("id", [row.id for row in ROWS])}
+    after = {row.id: row.unit for row in inventory.find_by_id(workspace.context.catalogue, [row.id for row in ROWS])}
     assert after == {i: unit for i, unit in before.items() if i not in GONE}
 
 
@@ -76,7 +77,7 @@ def test_without_the_map_it_is_another_split(create):
 
 def test_classes_are_spread_evenly_over_the_coarse_shards(create):
     workspace = trained(create, Bilevel(3, 1, assignment="balanced"))
-    counts = workspace.context.catalogue.unit_labels()
+    counts = inventory.unit_labels(workspace.context.catalogue)
     for label in LABELS:
         spread = [labels.get(label, 0) for unit, labels in counts.items() if unit.startswith("shard:")]
         assert max(spread) - min(spread) <= 1

@@ -4,6 +4,7 @@ import pytest
 
 from shardgraph.forget.intake.first_training import aim_samples, plan_configuration
 from shardgraph.graph import Bilevel
+from shardgraph.storage.tables import inventory
 from tests.strategies import LABELS, QUICK, embed, many, never_saw, promised_files
 
 ROWS = [*many(24), *many(4, split="test")]
@@ -18,7 +19,7 @@ def test_another_topology_may_follow_a_first_training_that_was_interrupted(creat
         config = plan_configuration(store, workspace.config, topology, QUICK)
         aim_samples(store, config, first=True)
     known = {f"shard:c{c}-f0" for c in range(coarse)}
-    assert {unit for unit in workspace.context.catalogue.unit_digests() if unit.startswith("shard:")} == known
+    assert {unit for unit in inventory.unit_digests(workspace.context.catalogue) if unit.startswith("shard:")} == known
     workspace.train(Bilevel(coarse, 1), QUICK)
     found = workspace.verify(full=True)
     assert found.ok, found

@@ -24,6 +24,7 @@ from shardgraph.learn.private.accounting.terms import PrivacyTerms
 from shardgraph.learn.private.private_recipe import PrivateRecipe
 from shardgraph.learn.recipe import Recipe
 from shardgraph.storage.files import scratch_file
+from shardgraph.storage.tables import inventory
 from tests.strategies import LABELS, SOURCES, all_bytes, embed, interrupted, many
 
 ROWS = [*many(24), *many(6, split="test")]
@@ -353,7 +354,7 @@ def test_in_mixed_graphs_all_else_equals_a_workspace_that_never_saw(kinds, gone,
                 workspace.train(OwnGraph(graph), QUICK, privacy=terms)
                 if name == "learned":
                     for names in gone:
-                        if known := workspace.context.catalogue.known(names):
+                        if known := inventory.known_ids(workspace.context.catalogue, names):
                             workspace.forget(ForgetRequest(samples=tuple(known)), instant=instant)
                     workspace.repair()
                 found.append(exact_files(workspace))

@@ -12,6 +12,7 @@ from shardgraph.forget.erase.request import ForgetRequest
 from shardgraph.forget.proof.certificate import Certificate, check_certificate, opens
 from shardgraph.forget.proof.keys import Keys, certificate_leaf, check_signature
 from shardgraph.graph import BySource
+from shardgraph.storage.tables import inventory
 from tests.strategies import LABELS, QUICK, embed, many, promised_files
 
 ROWS = [*many(16), *many(4, split="test")]
@@ -111,14 +112,16 @@ def test_nothing_of_what_left_and_no_plain_digest_of_the_state_before_is_in_the_
     before = promised_files(trained.root)
     manifest = Manifest.load(trained.root)
     secrets = {manifest.model_digest, manifest.prototypes, *manifest.groups.values()}
-    secrets |= set(trained.context.catalogue.unit_digests().values()) | {digest(raw) for raw in before.values()}
+    secrets |= set(inventory.unit_digests(trained.context.catalogue).values()) | {
+        digest(raw) for raw in before.values()
+    }
     secrets |= {key for (key,) in trained.context.catalogue.all("SELECT key FROM built")}
     leaving = [row.id for row in ROWS if row in ROWS[:2] or row.subject == "p2"]
     secrets |= {*leaving, "p2", "she asked"}
     certificate = trained.forget(ASKED)
     text = trained.certificates.path(certificate.number).read_text()
     still_true = set(Manifest.load(trained.root).groups.values()) | set(
-        trained.context.catalogue.unit_digests().values()
+        inventory.unit_digests(trained.context.catalogue).values()
     )
     assert [word for word in secrets - still_true if word and word in text] == []
     assert [word for word in still_true if word in text] == [], "not those of now either, beyond the model's"

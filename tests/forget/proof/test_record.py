@@ -92,5 +92,7 @@ def test_what_cannot_be_recorded_is_not_accepted(kept, fast_path):
     with pytest.raises(WorkspaceError, match="cannot be written"):
         kept.queue.submit(Submission(ForgetRequest(samples=(ROWS[0].id,))))
     assert (
-        kept.context.catalogue.all("SELECT * FROM queue") == kept.context.catalogue.all("SELECT * FROM withheld") == []
+        kept.context.catalogue.all("SELECT * FROM requests")
+        == kept.context.catalogue.all("SELECT * FROM withheld")
+        == []
     )

@@ -75,7 +75,7 @@ def test_a_batch_leaves_the_bytes_of_a_life_without_it(trained, fast_path):
         assert trained.queue.find(number).certificate
     assert trained.verify(full=True).ok
     assert trained.context.catalogue.all("SELECT * FROM withheld") == []
-    assert {wish for (wish,) in trained.context.catalogue.all("SELECT wish FROM queue")} == {"{}"}
+    assert {wish for (wish,) in trained.context.catalogue.all("SELECT wish FROM requests")} == {"{}"}
 
 
 def test_requests_for_the_same_groups_are_rebuilt_once(trained):

@@ -9,6 +9,7 @@ from shardgraph.forget.queue.queue import Submission
 from shardgraph.forget.views.graph_view import view_shard
 from shardgraph.forget.workspace import Workspace
 from shardgraph.graph import Bilevel, BySource
+from shardgraph.storage.tables import inventory
 from tests.strategies import QUICK, embed, many
 
 
@@ -21,7 +22,7 @@ def test_what_a_shard_costs_is_what_forgetting_a_sample_of_it_costs(fast_path, t
         manifest = Manifest.load(workspace.root)
         for shard in workspace.views.graph().shards:
             found = view_shard(workspace.context.store, workspace.config, manifest, shard.name)
-            row = workspace.context.catalogue.rows("unit", [f"shard:{shard.name}"])[0]
+            row = inventory.find_in_unit(workspace.context.catalogue, f"shard:{shard.name}")[0]
             orders = workspace.plan(ForgetRequest(samples=(row.id,)))
             assert (found.samples, found.state) == (shard.samples, shard.state)
             assert found.groups == orders.groups and found.adapters == orders.adapters

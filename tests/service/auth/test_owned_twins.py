@@ -6,6 +6,7 @@ import pytest
 
 from shardgraph.forget.workspace import Workspace
 from shardgraph.service.auth.tokens import create_token
+from shardgraph.storage.tables import inventory
 from tests.service.conftest import BY_SOURCE, running
 from tests.strategies import embed
 
@@ -33,7 +34,7 @@ def service(root, owners):
 
 def here(root, sample):
     with Workspace(root) as workspace:
-        return bool(workspace.context.catalogue.known([sample]))
+        return bool(inventory.known_ids(workspace.context.catalogue, [sample]))
 
 
 def test_a_preview_names_no_twin_of_another_owner(service, owners):

@@ -18,6 +18,7 @@ import numpy as np
 from shardgraph.errors import InputError, check_list
 from shardgraph.storage.samples import Samples
 from shardgraph.storage.store import Store
+from shardgraph.storage.tables import inventory
 
 THRESHOLD = 0.98
 BLOCK = 4096  # rows of a product
@@ -54,7 +55,7 @@ def find_twins(store: Store, ids: Iterable[str] | None = None, threshold: float 
     """
     if not 0 < threshold <= 1:
         raise InputError(f"a threshold must be above 0 and at most 1, got {threshold}")
-    units = sorted(store.catalogue.unit_labels())
+    units = sorted(inventory.unit_labels(store.catalogue))
     if ids is None:
         rows, features = _gather(store, units, None)
         pairs = [*_equal(rows, range(len(rows))), *near_pairs(features, threshold)]
@@ -112,7 +113,7 @@ def _heads(features: np.ndarray) -> np.ndarray:
 
 def _of(store: Store, units: Sequence[str], ids: set[str], threshold: float) -> list[Twin]:
     """The twins of `ids`: these are held, everybody else passes by."""
-    where = sorted({row.unit for row in store.catalogue.rows("id", sorted(ids))})
+    where = sorted({row.unit for row in inventory.find_by_id(store.catalogue, sorted(ids))})
     asked, features = _gather(store, where, ids)
     contents: dict[bytes, list[_Row]] = {}
     for row in asked:

@@ -39,7 +39,7 @@ class Migration:
                 statement = ""
 
 
-MIGRATIONS = (Migration(1, "first layout"),)
+MIGRATIONS = (Migration(1, "first layout"), Migration(2, "requests and erasures"))
 
 
 class Connection(Protocol):

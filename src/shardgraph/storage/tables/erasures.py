@@ -39,41 +39,41 @@ class Leaving:
 
 def find_erasure(catalogue: Catalogue, number: int) -> Erasure | None:
     """An erasure by its number."""
-    row = catalogue.one("SELECT number, state, instant, opening FROM requests WHERE number = ?", number)
+    row = catalogue.one("SELECT number, state, instant, opening FROM erasures WHERE number = ?", number)
     return Erasure(row[0], row[1], bool(row[2]), row[3]) if row else None
 
 
 def last_erasure(catalogue: Catalogue) -> int:
     """The number of the last erasure that was accepted; 0 before the first."""
-    row = catalogue.one("SELECT max(number) FROM requests")
+    row = catalogue.one("SELECT max(number) FROM erasures")
     return (row[0] or 0) if row else 0
 
 
 def erasures_under_way(catalogue: Catalogue) -> list[int]:
     """The erasures that were accepted and are not finished; a process carries them out or was interrupted."""
-    sql = f"SELECT number FROM requests WHERE state IN ('{ACCEPTED}', '{ERASING}', '{RETRAINING}') ORDER BY number"
+    sql = f"SELECT number FROM erasures WHERE state IN ('{ACCEPTED}', '{ERASING}', '{RETRAINING}') ORDER BY number"
     return [number for (number,) in catalogue.all(sql)]
 
 
 def any_erasure_in(catalogue: Catalogue, state: str) -> bool:
     """Whether an erasure is in this state."""
-    return catalogue.one("SELECT 1 FROM requests WHERE state = ?", state) is not None
+    return catalogue.one("SELECT 1 FROM erasures WHERE state = ?", state) is not None
 
 
 def count_erasures_by_state(catalogue: Catalogue) -> dict[str, int]:
     """How many erasures are in each state; states without any are left out."""
-    return dict(catalogue.all("SELECT state, count(*) FROM requests GROUP BY state"))
+    return dict(catalogue.all("SELECT state, count(*) FROM erasures GROUP BY state"))
 
 
 def openings(catalogue: Catalogue) -> dict[int, str]:
     """The JSON text about the state before, of every erasure that is not finished, by number."""
-    sql = "SELECT number, opening FROM requests WHERE opening <> '{}'"
+    sql = "SELECT number, opening FROM erasures WHERE opening <> '{}'"
     return dict(catalogue.all(sql))
 
 
 def leaving(catalogue: Catalogue, number: int) -> list[Leaving]:
     """The samples that an erasure takes out."""
-    return [Leaving(*row) for row in catalogue.all("SELECT id, unit, split FROM leaving WHERE request = ?", number)]
+    return [Leaving(*row) for row in catalogue.all("SELECT id, unit, split FROM leaving WHERE erasure = ?", number)]
 
 
 def count_leaving(catalogue: Catalogue) -> int:
@@ -84,7 +84,7 @@ def count_leaving(catalogue: Catalogue) -> int:
 
 def erasures_of(catalogue: Catalogue, ids: Sequence[str]) -> dict[str, int]:
     """Those of the samples that are being taken out, each with the number of the erasure."""
-    return dict(catalogue.among("SELECT id, request FROM leaving WHERE id {}", ids))
+    return dict(catalogue.among("SELECT id, erasure FROM leaving WHERE id {}", ids))
 
 
 def accept_erasure(
@@ -100,7 +100,7 @@ def accept_erasure(
     """Add an accepted erasure: its samples move to the journal, and their units become dirty."""
     values = (number, ACCEPTED, int(instant), received, len(rows), reason, opening)
     transaction.execute(
-        "INSERT INTO requests (number, state, instant, received, samples, reason, opening) VALUES (?,?,?,?,?,?,?)",
+        "INSERT INTO erasures (number, state, instant, received, samples, reason, opening) VALUES (?,?,?,?,?,?,?)",
         values,
     )
     transaction.executemany(
@@ -112,18 +112,18 @@ def accept_erasure(
 
 def set_erasure_state(transaction: Transaction, number: int, state: str) -> None:
     """Let an erasure enter a state."""
-    transaction.execute("UPDATE requests SET state = ? WHERE number = ?", (state, number))
+    transaction.execute("UPDATE erasures SET state = ? WHERE number = ?", (state, number))
 
 
 def retry_unverified(transaction: Transaction, number: int) -> None:
     """Let an erasure that could not be verified continue with retraining."""
-    sql = "UPDATE requests SET state = ? WHERE number = ? AND state = ?"
+    sql = "UPDATE erasures SET state = ? WHERE number = ? AND state = ?"
     transaction.execute(sql, (RETRAINING, number, UNVERIFIED))
 
 
 def complete_instant(transaction: Transaction) -> None:
     """Say of all instant erasures that they are done: what was missing is built."""
-    transaction.execute("UPDATE requests SET state = ? WHERE state = ?", (DONE, INSTANT))
+    transaction.execute("UPDATE erasures SET state = ? WHERE state = ?", (DONE, INSTANT))
 
 
 def finish_erasure(
@@ -132,8 +132,8 @@ def finish_erasure(
     """End an erasure: its journal is emptied, `marks` are forgotten by this certificate, the catalogue is dirty."""
     forgotten = [(mark, certificate) for mark in sorted(marks)]
     transaction.executemany("INSERT OR REPLACE INTO forgotten VALUES (?, ?)", forgotten)
-    transaction.execute("DELETE FROM leaving WHERE request = ?", (number,))
-    sql = "UPDATE requests SET state = ?, finished = ?, opening = '{}' WHERE number = ?"
+    transaction.execute("DELETE FROM leaving WHERE erasure = ?", (number,))
+    sql = "UPDATE erasures SET state = ?, finished = ?, opening = '{}' WHERE number = ?"
     transaction.execute(sql, (state, finished, number))
     transaction.mark_dirty()
 

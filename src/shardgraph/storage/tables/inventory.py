@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 from shardgraph.storage.catalogue import Catalogue, Transaction
-from shardgraph.storage.catalogue import Row as Row
 
 Column = Literal["id", "label", "source", "subject", "unit"]
 """What samples can be found and counted by."""
@@ -17,6 +16,18 @@ _ROW = "id, label, source, subject, split, unit"
 _COLUMNS = ("id", "label", "source", "subject", "unit")
 _PROTOTYPES, _GROUP = "prototypes", "group:"  # names of rows in `built`; a group's name has the prefix
 _LAST = "\U0010ffff"  # sorts after every other character
+
+
+@dataclass(frozen=True)
+class Row:
+    """One sample as the catalogue lists it; `unit` is the file that holds it."""
+
+    id: str
+    label: str
+    source: str
+    subject: str
+    split: str
+    unit: str
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ VERIFIED, DONE, FAILED, CANCELLED = "verified", "done", "failed", "cancelled"
 STATES = (RECEIVED, INSTANT, ERASING, RETRAINING, VERIFIED, DONE, FAILED, CANCELLED)
 FINAL = (DONE, FAILED, CANCELLED)
 OPEN = (RECEIVED, INSTANT, ERASING, RETRAINING, VERIFIED)
-_COLUMNS = "number, state, received, deadline, asker, reason, samples, request, certificate, failure"
+_COLUMNS = "number, state, received, deadline, asker, reason, samples, erasure, certificate, failure"
 _OF_ASKER = "(? IS NULL OR asker = ?)"
 
 
@@ -38,11 +38,6 @@ class Request:
     certificate: int | None
     failure: str
     history: tuple[tuple[str, str], ...] = ()
-
-    @property
-    def request(self) -> int | None:
-        """The same as `erasure`; kept until every caller says `erasure`."""
-        return self.erasure
 
 
 @dataclass(frozen=True)
@@ -68,10 +63,10 @@ class Waiting:
 
 def find_request(catalogue: Catalogue, number: int) -> Request | None:
     """A request by its number, with its history."""
-    row = catalogue.one(f"SELECT {_COLUMNS} FROM queue WHERE number = ?", number)
+    row = catalogue.one(f"SELECT {_COLUMNS} FROM requests WHERE number = ?", number)
     if row is None:
         return None
-    history = catalogue.all("SELECT state, time FROM moves WHERE entry = ? ORDER BY number", number)
+    history = catalogue.all("SELECT state, time FROM request_states WHERE request = ? ORDER BY number", number)
     return replace(Request(*row), history=tuple((state, time) for state, time in history))
 
 
@@ -79,7 +74,7 @@ def requests_after(
     catalogue: Catalogue, *, states: Sequence[str] = (), asker: str | None = None, after: int = 0, limit: int = 100
 ) -> list[Request]:
     """Requests by number, without history: those after `after`, in one of `states` if any are given."""
-    sql = f"SELECT {_COLUMNS} FROM queue WHERE number > ? AND state IN ({_in(states)}) AND {_OF_ASKER}"
+    sql = f"SELECT {_COLUMNS} FROM requests WHERE number > ? AND state IN ({_in(states)}) AND {_OF_ASKER}"
     return _listed(catalogue, sql + " ORDER BY number LIMIT ?", after, *states, asker, asker, limit)
 
 
@@ -87,42 +82,42 @@ def newest_requests(
     catalogue: Catalogue, *, states: Sequence[str] = (), asker: str | None = None, before: int = 0, limit: int = 100
 ) -> list[Request]:
     """Requests from the last on, without history: those below `before`, unless that is 0."""
-    sql = f"SELECT {_COLUMNS} FROM queue WHERE (? = 0 OR number < ?) AND state IN ({_in(states)}) AND {_OF_ASKER}"
+    sql = f"SELECT {_COLUMNS} FROM requests WHERE (? = 0 OR number < ?) AND state IN ({_in(states)}) AND {_OF_ASKER}"
     return _listed(catalogue, sql + " ORDER BY number DESC LIMIT ?", before, before, *states, asker, asker, limit)
 
 
 def nearest_deadlines(catalogue: Catalogue, asker: str | None, limit: int) -> list[Request]:
     """The open requests with the nearest deadlines, without history."""
-    sql = f"SELECT {_COLUMNS} FROM queue WHERE state IN ({_in(OPEN)}) AND {_OF_ASKER} ORDER BY deadline LIMIT ?"
+    sql = f"SELECT {_COLUMNS} FROM requests WHERE state IN ({_in(OPEN)}) AND {_OF_ASKER} ORDER BY deadline LIMIT ?"
     return _listed(catalogue, sql, *OPEN, asker, asker, limit)
 
 
 def find_repeated(catalogue: Catalogue, key: str) -> tuple[int, str] | None:
     """The number and the hashed body of the request that came under this key."""
-    row = catalogue.one("SELECT number, body FROM queue WHERE key = ?", key)
+    row = catalogue.one("SELECT number, body FROM requests WHERE key = ?", key)
     return (row[0], row[1]) if row else None
 
 
 def find_wish(catalogue: Catalogue, number: int) -> tuple[str, str] | None:
     """What a request names, as JSON text ("{}" once it is closed), and its reason."""
-    row = catalogue.one("SELECT wish, reason FROM queue WHERE number = ?", number)
+    row = catalogue.one("SELECT wish, reason FROM requests WHERE number = ?", number)
     return (row[0], row[1]) if row else None
 
 
 def asker_of(catalogue: Catalogue, number: int) -> str | None:
     """Who asked; None if there is no such request."""
-    row = catalogue.one("SELECT asker FROM queue WHERE number = ?", number)
+    row = catalogue.one("SELECT asker FROM requests WHERE number = ?", number)
     return row[0] if row else None
 
 
 def requests_of_erasure(catalogue: Catalogue, erasure: int) -> list[int]:
     """The numbers of the requests that an erasure carries out."""
-    return [number for (number,) in catalogue.all("SELECT number FROM queue WHERE request = ?", erasure)]
+    return [number for (number,) in catalogue.all("SELECT number FROM requests WHERE erasure = ?", erasure)]
 
 
 def done_under_certificate(catalogue: Catalogue, certificate: int, asker: str | None = None) -> int | None:
     """A request that ended in this certificate; with `asker`, one of theirs."""
-    sql = f"SELECT number FROM queue WHERE certificate = ? AND state = 'done' AND {_OF_ASKER}"
+    sql = f"SELECT number FROM requests WHERE certificate = ? AND state = 'done' AND {_OF_ASKER}"
     row = catalogue.one(sql, certificate, asker, asker)
     return row[0] if row else None
 
@@ -130,8 +125,8 @@ def done_under_certificate(catalogue: Catalogue, certificate: int, asker: str | 
 def closed_requests(catalogue: Catalogue) -> list[int]:
     """The requests that are verified, have their certificate, and whose erasure is done."""
     sql = (
-        "SELECT q.number FROM queue q JOIN requests r ON r.number = q.request"
-        " WHERE q.state = 'verified' AND q.certificate IS NOT NULL AND r.state = 'done'"
+        "SELECT r.number FROM requests r JOIN erasures e ON e.number = r.erasure"
+        " WHERE r.state = 'verified' AND r.certificate IS NOT NULL AND e.state = 'done'"
     )
     return [number for (number,) in catalogue.all(sql)]
 
@@ -139,21 +134,21 @@ def closed_requests(catalogue: Catalogue) -> list[int]:
 def was_named_by(catalogue: Catalogue, asker: str, mark: str, certificate: int | None = None) -> bool:
     """Whether a request of this asker, of those that ended in this certificate, named what `mark` is the hash of."""
     sql = (
-        "SELECT 1 FROM named n JOIN queue q ON q.number = n.entry"
-        " WHERE n.mark = ? AND q.asker = ? AND (? IS NULL OR q.certificate = ?)"
+        "SELECT 1 FROM request_marks n JOIN requests r ON r.number = n.request"
+        " WHERE n.mark = ? AND r.asker = ? AND (? IS NULL OR r.certificate = ?)"
     )
     return catalogue.one(sql, mark, asker, certificate, certificate) is not None
 
 
 def count_requests_by_state(catalogue: Catalogue, asker: str | None = None) -> dict[str, int]:
     """How many requests are in each state; states without any are left out."""
-    sql = f"SELECT state, count(*) FROM queue WHERE {_OF_ASKER} GROUP BY state"
+    sql = f"SELECT state, count(*) FROM requests WHERE {_OF_ASKER} GROUP BY state"
     return dict(catalogue.all(sql, asker, asker))
 
 
 def count_overdue(catalogue: Catalogue, now: str, asker: str | None = None) -> int:
     """How many open requests have a deadline before `now`."""
-    sql = f"SELECT count(*) FROM queue WHERE state IN ({_in(OPEN)}) AND {_OF_ASKER} AND deadline < ?"
+    sql = f"SELECT count(*) FROM requests WHERE state IN ({_in(OPEN)}) AND {_OF_ASKER} AND deadline < ?"
     row = catalogue.one(sql, *OPEN, asker, asker, now)
     return row[0] if row else 0
 
@@ -161,8 +156,8 @@ def count_overdue(catalogue: Catalogue, now: str, asker: str | None = None) -> i
 def count_done(catalogue: Catalogue, asker: str | None = None) -> tuple[int, int]:
     """How many requests are done, and how many of them were by their deadline."""
     sql = (
-        "SELECT count(*), coalesce(sum(m.time <= q.deadline), 0) FROM queue q"
-        f" JOIN moves m ON m.entry = q.number AND m.state = 'done' WHERE q.state = 'done' AND {_OF_ASKER}"
+        "SELECT count(*), coalesce(sum(m.time <= r.deadline), 0) FROM requests r"
+        f" JOIN request_states m ON m.request = r.number AND m.state = 'done' WHERE r.state = 'done' AND {_OF_ASKER}"
     )
     row = catalogue.one(sql, asker, asker)
     return (row[0], row[1]) if row else (0, 0)
@@ -170,15 +165,15 @@ def count_done(catalogue: Catalogue, asker: str | None = None) -> tuple[int, int
 
 def oldest_received(catalogue: Catalogue, states: Sequence[str]) -> str | None:
     """When the oldest request in one of these states was received."""
-    row = catalogue.one(f"SELECT min(received) FROM queue WHERE state IN ({_in(states)})", *states)
+    row = catalogue.one(f"SELECT min(received) FROM requests WHERE state IN ({_in(states)})", *states)
     return row[0] if row else None
 
 
 def times_to_done(catalogue: Catalogue, limit: int) -> list[tuple[str, str]]:
     """When the last requests that an erasure carried out were received, and when they were done."""
     sql = (
-        "SELECT q.received, m.time FROM queue q JOIN moves m ON m.entry = q.number AND m.state = 'done'"
-        " WHERE q.state = 'done' AND q.request IS NOT NULL ORDER BY q.number DESC LIMIT ?"
+        "SELECT r.received, m.time FROM requests r JOIN request_states m ON m.request = r.number AND m.state = 'done'"
+        " WHERE r.state = 'done' AND r.erasure IS NOT NULL ORDER BY r.number DESC LIMIT ?"
     )
     return [(received, done) for received, done in catalogue.all(sql, limit)]
 
@@ -190,12 +185,12 @@ def add_request(transaction: Transaction, what: NewRequest, ids: Sequence[str], 
     """
     values = (RECEIVED, what.received, what.deadline, what.asker, what.reason, len(ids), what.wish, what.key, what.body)
     sql = (
-        "INSERT INTO queue (state, received, deadline, asker, reason, samples, wish, key, body)"
+        "INSERT INTO requests (state, received, deadline, asker, reason, samples, wish, key, body)"
         " VALUES (?,?,?,?,?,?,?,?,?) RETURNING number"
     )
     number: int = transaction.execute(sql, values).fetchone()[0]
     transaction.executemany("INSERT INTO withheld VALUES (?, ?)", [(sample, number) for sample in ids])
-    transaction.executemany("INSERT INTO named VALUES (?, ?)", [(number, mark) for mark in sorted(set(marks))])
+    transaction.executemany("INSERT INTO request_marks VALUES (?, ?)", [(number, mark) for mark in sorted(set(marks))])
     _note_state(transaction, number, RECEIVED, what.received)
     return number
 
@@ -204,7 +199,7 @@ def move_requests(
     transaction: Transaction, numbers: Iterable[int], state: str, *, of: Sequence[str] = STATES
 ) -> list[int]:
     """Let those of the requests that are in one of the states `of` enter another; the numbers of those that did."""
-    sql, moved = f"UPDATE queue SET state = ?, failure = '' WHERE number = ? AND state IN ({_in(of)})", []
+    sql, moved = f"UPDATE requests SET state = ?, failure = '' WHERE number = ? AND state IN ({_in(of)})", []
     for number in numbers:
         if transaction.execute(sql, (state, number, *of)).rowcount:
             _note_state(transaction, number, state, datetime.now(UTC).isoformat())
@@ -214,7 +209,7 @@ def move_requests(
 
 def move_requests_of(transaction: Transaction, erasure: int, state: str) -> None:
     """Let the requests of an erasure enter a state, except those that are in it already."""
-    found = transaction.execute("SELECT number FROM queue WHERE request = ? AND state <> ?", (erasure, state))
+    found = transaction.execute("SELECT number FROM requests WHERE erasure = ? AND state <> ?", (erasure, state))
     move_requests(transaction, [number for (number,) in found.fetchall()], state)
 
 
@@ -222,32 +217,33 @@ def fail_requests(transaction: Transaction, numbers: Iterable[int], reason: str)
     """Let requests fail, with a reason that names nobody; their samples stay withheld."""
     numbers = list(numbers)
     move_requests(transaction, numbers, FAILED)
-    transaction.executemany("UPDATE queue SET failure = ? WHERE number = ?", [(reason, number) for number in numbers])
+    sql = "UPDATE requests SET failure = ? WHERE number = ?"
+    transaction.executemany(sql, [(reason, number) for number in numbers])
 
 
 def set_erasure(transaction: Transaction, number: int, erasure: int) -> None:
     """Record which erasure carries a request out."""
-    transaction.execute("UPDATE queue SET request = ? WHERE number = ?", (erasure, number))
+    transaction.execute("UPDATE requests SET erasure = ? WHERE number = ?", (erasure, number))
 
 
 def close_request(transaction: Transaction, number: int, certificate: int) -> None:
     """Record a request's certificate, and drop the names that it gave."""
-    sql = "UPDATE queue SET certificate = ?, wish = '{}' WHERE number = ?"
+    sql = "UPDATE requests SET certificate = ?, wish = '{}' WHERE number = ?"
     transaction.execute(sql, (certificate, number))
 
 
 def close_requests_of(transaction: Transaction, erasure: int, certificate: int) -> list[int]:
     """The same for all requests of an erasure; their numbers."""
-    sql = "UPDATE queue SET certificate = ?, wish = '{}' WHERE request = ? RETURNING number"
+    sql = "UPDATE requests SET certificate = ?, wish = '{}' WHERE erasure = ? RETURNING number"
     return [number for (number,) in transaction.execute(sql, (certificate, erasure)).fetchall()]
 
 
 def drop_names(transaction: Transaction, number: int, *, key: bool = False) -> None:
     """Drop what a cancelled request named, and its marks; with `key`, the same key may be used again."""
-    transaction.execute("DELETE FROM named WHERE entry = ?", (number,))
-    transaction.execute("UPDATE queue SET wish = '{}' WHERE number = ?", (number,))
+    transaction.execute("DELETE FROM request_marks WHERE request = ?", (number,))
+    transaction.execute("UPDATE requests SET wish = '{}' WHERE number = ?", (number,))
     if key:
-        transaction.execute("UPDATE queue SET key = NULL WHERE number = ?", (number,))
+        transaction.execute("UPDATE requests SET key = NULL WHERE number = ?", (number,))
 
 
 # Samples that are withheld: nothing that learned from them is served
@@ -260,7 +256,7 @@ def withheld_ids(catalogue: Catalogue) -> set[str]:
 
 def withheld_by(catalogue: Catalogue, numbers: Iterable[int]) -> list[str]:
     """The ids of the samples that these requests withhold, in order."""
-    sql = "SELECT DISTINCT id FROM withheld WHERE entry {}"
+    sql = "SELECT DISTINCT id FROM withheld WHERE request {}"
     return sorted({sample for (sample,) in catalogue.among(sql, list(numbers))}, key=str.encode)
 
 
@@ -273,7 +269,7 @@ def withheld_rows(catalogue: Catalogue) -> list[Row]:
 
 def withholding_requests(catalogue: Catalogue) -> tuple[int, ...]:
     """The numbers of the requests that withhold samples, in order."""
-    return tuple(n for (n,) in catalogue.all("SELECT DISTINCT entry FROM withheld ORDER BY entry"))
+    return tuple(n for (n,) in catalogue.all("SELECT DISTINCT request FROM withheld ORDER BY request"))
 
 
 def waiting_by_name(
@@ -288,8 +284,8 @@ def waiting_by_name(
     own = f" AND s.source IN ({_in(sources, '')})" if sources is not None else ""
     # fewer samples wait than there are: CROSS JOIN makes SQLite go through those first
     sql = (
-        f"SELECT s.{column}, count(DISTINCT w.id), max(CASE WHEN ? IN ('', q.asker) THEN w.entry END)"
-        " FROM withheld w CROSS JOIN samples s ON s.id = w.id CROSS JOIN queue q ON q.number = w.entry"
+        f"SELECT s.{column}, count(DISTINCT w.id), max(CASE WHEN ? IN ('', r.asker) THEN w.request END)"
+        " FROM withheld w CROSS JOIN samples s ON s.id = w.id CROSS JOIN requests r ON r.number = w.request"
         f" WHERE {among} IN ({_in(names, '')}){own} GROUP BY s.{column}"
     )
     found = catalogue.all(sql, asker, *names, *(sources or ()))
@@ -298,11 +294,11 @@ def waiting_by_name(
 
 def release_samples(transaction: Transaction, number: int) -> None:
     """Let a request withhold nothing any more."""
-    transaction.execute("DELETE FROM withheld WHERE entry = ?", (number,))
+    transaction.execute("DELETE FROM withheld WHERE request = ?", (number,))
 
 
 def _note_state(transaction: Transaction, number: int, state: str, time: str) -> None:
-    transaction.execute("INSERT INTO moves (entry, state, time) VALUES (?, ?, ?)", (number, state, time))
+    transaction.execute("INSERT INTO request_states (request, state, time) VALUES (?, ?, ?)", (number, state, time))
 
 
 def _listed(catalogue: Catalogue, sql: str, *values: object) -> list[Request]:
