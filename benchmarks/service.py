@@ -19,6 +19,7 @@ import tempfile
 import time
 import urllib.request
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from safetensors.numpy import save
@@ -61,7 +62,7 @@ class Service:
         while self.process.poll() is None:
             for line in Path(self._log.name).read_text().splitlines():
                 if '"listening"' in line:
-                    return json.loads(line)["port"]
+                    return int(json.loads(line)["port"])
             time.sleep(0.1)
         raise SystemExit(Path(self._log.name).read_text())
 
@@ -71,12 +72,13 @@ class Service:
         except OSError:
             return False
 
-    def get(self, path: str) -> dict:
+    def get(self, path: str) -> dict[str, Any]:
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}") as answer:
-            return json.load(answer)
+            found: dict[str, Any] = json.load(answer)
+            return found
 
-    def ledger(self) -> list[dict]:
-        lines: list[dict] = []
+    def ledger(self) -> list[dict[str, Any]]:
+        lines: list[dict[str, Any]] = []
         after: int | None = 0
         while after is not None:
             page = self.get(f"/ledger?after={after}&limit=1000")
@@ -89,11 +91,11 @@ class Connections:
 
     def __init__(self, port: int) -> None:
         self._port = port
-        self._free: asyncio.LifoQueue = asyncio.LifoQueue()
+        self._free: asyncio.LifoQueue[tuple[float, Any]] = asyncio.LifoQueue()
         for _ in range(CONNECTIONS):
             self._free.put_nowait((0.0, None))
 
-    async def post(self, path: str, body: bytes, kind: str) -> tuple[int, dict]:
+    async def post(self, path: str, body: bytes, kind: str) -> tuple[int, dict[str, Any]]:
         used, pair = await self._free.get()
         if pair and time.perf_counter() - used > IDLE:
             pair[1].close()
@@ -108,7 +110,9 @@ class Connections:
         return int(first.split(b" ", 2)[1]), answer
 
 
-async def load(service: Service, bodies: list[bytes], ids: list[str], args: argparse.Namespace) -> tuple[list, list]:
+async def load(
+    service: Service, bodies: list[bytes], ids: list[str], args: argparse.Namespace
+) -> tuple[list[Any], list[Any]]:
     """Send predictions at a rate and forget requests spread over the time; (sent, answered, state) and tickets."""
     wires, predictions, tickets = Connections(service.port), [], []
     start = time.perf_counter() + 0.5
@@ -134,7 +138,7 @@ async def load(service: Service, bodies: list[bytes], ids: list[str], args: argp
     return predictions, tickets
 
 
-def contaminated(ledger: list[dict], predictions: list, tickets: list) -> tuple[int, int]:
+def contaminated(ledger: list[dict[str, Any]], predictions: list[Any], tickets: list[Any]) -> tuple[int, int]:
     """(predictions made in a state before that of a request accepted before they were sent, pairs looked at)."""
     states = {line["detail"]["state"]: line["number"] for line in ledger if line["event"] == "serving"}
     clean = {line["detail"]["entry"]: states[line["detail"]["state"]] for line in ledger if line["event"] == "instant"}
@@ -206,7 +210,7 @@ def main() -> None:
         args.out.write_text(json.dumps(report, indent=1))
 
 
-def _seconds(history: list[dict]) -> float:
+def _seconds(history: list[dict[str, Any]]) -> float:
     first, last = (np.datetime64(history[i]["time"].rstrip("Z")) for i in (0, -1))
     return float((last - first) / np.timedelta64(1, "s"))
 
