@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 from cpu import make
 
-from shardgraph.forget.erase.request import ForgetRequest
+from shardgraph.forget.erase.plan import ForgetRequest
 from shardgraph.forget.workspace import Workspace
 from shardgraph.graph import Bilevel
 

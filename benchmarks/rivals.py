@@ -21,7 +21,7 @@ import numpy as np
 from cpu import make
 from sklearn.linear_model import LogisticRegression
 
-from shardgraph.forget.erase.request import ForgetRequest
+from shardgraph.forget.erase.plan import ForgetRequest
 from shardgraph.forget.workspace import Workspace
 from shardgraph.graph import Bilevel
 from shardgraph.learn.ensemble import Model

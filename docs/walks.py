@@ -27,7 +27,7 @@ import numpy as np
 import shardgraph
 
 PACKAGE = Path(shardgraph.__file__).parent
-HOOK = '''
+HOOK = """
 import os, signal, sys, threading
 
 FUNCTION = 0x3  # CO_OPTIMIZED | CO_NEWLOCALS: a function's code, and neither a module's nor a class's
@@ -53,7 +53,7 @@ def restart(*_):
 signal.signal(signal.SIGUSR2, restart)
 threading.setprofile(profile)
 sys.setprofile(profile)
-'''
+"""
 
 
 def run(folder: Path, *words: str) -> set[str]:

@@ -37,9 +37,9 @@ from experiments.records import YOURS, Records, title
 from experiments.result import Result, Table
 from shardgraph.digest import generator
 from shardgraph.graph import Complete
-from shardgraph.learn.adapters import Adapters
 from shardgraph.learn.ensemble import Model
 from shardgraph.learn.group import train_group
+from shardgraph.learn.inca import Adapters
 from shardgraph.learn.private.accounting.budget import PAPER, largest_epsilon, served
 from shardgraph.learn.private.private_recipe import PrivateRecipe
 from shardgraph.learn.private.training.private_group import train_private_group

@@ -13,9 +13,9 @@ from experiments.training import train_many
 from shardgraph.graph import Bilevel, Topology
 from shardgraph.graph.cost import expected_cost, revisited_samples
 from shardgraph.graph.shards import Group, ShardGraph
-from shardgraph.learn.adapters import Adapters
 from shardgraph.learn.ensemble import Model
 from shardgraph.learn.group import GroupInputs
+from shardgraph.learn.inca import Adapters
 from shardgraph.learn.prototypes import Prototypes, total
 from shardgraph.learn.recipe import Recipe
 from shardgraph.storage.samples import Samples, concatenate

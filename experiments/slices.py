@@ -14,9 +14,9 @@ from experiments.rivals import cut
 from experiments.training import train_many
 from shardgraph.digest import keyed_hash
 from shardgraph.graph import Bilevel
-from shardgraph.learn.adapters import Adapters
 from shardgraph.learn.ensemble import Model
 from shardgraph.learn.group import GroupInputs
+from shardgraph.learn.inca import Adapters
 from shardgraph.learn.prototypes import Prototypes, total
 from shardgraph.learn.recipe import Recipe
 from shardgraph.storage.samples import Samples, concatenate

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 
-from shardgraph.learn.adapters import Adapters
 from shardgraph.learn.executors import on_gpu
 from shardgraph.learn.group import GroupInputs, train_group
+from shardgraph.learn.inca import Adapters
 from shardgraph.learn.recipe import Recipe
 
 

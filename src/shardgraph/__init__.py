@@ -33,7 +33,7 @@ _HOMES = {
     "check_certificate": "forget.proof.certificate",
     "opens": "forget.proof.certificate",
     "ForgetPlan": "forget.erase.plan",
-    "ForgetRequest": "forget.erase.request",
+    "ForgetRequest": "forget.erase.plan",
     "Reach": "forget.rights.coverage",
     "Right": "forget.rights.rights",
     "SafeClassifier": "forget.classifier",
@@ -81,8 +81,7 @@ if TYPE_CHECKING:
     from shardgraph.embedding.readers.arrays import read_arrays
     from shardgraph.errors import ShardgraphError
     from shardgraph.forget.classifier import SafeClassifier
-    from shardgraph.forget.erase.plan import ForgetPlan
-    from shardgraph.forget.erase.request import ForgetRequest
+    from shardgraph.forget.erase.plan import ForgetPlan, ForgetRequest
     from shardgraph.forget.intake.embed import backbone_identity
     from shardgraph.forget.proof.certificate import Certificate, check_certificate, opens
     from shardgraph.forget.proof.verify import Verification

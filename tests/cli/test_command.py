@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from shardgraph.cli.command import as_command
 from shardgraph.cli.main import app
 from shardgraph.cli.options.shared import Json, Workers
-from shardgraph.storage.lock import WriteLock
+from shardgraph.storage.files import WriteLock
 from tests.cli.conftest import refused, run
 
 

@@ -19,7 +19,7 @@ from hashlib import sha256
 from pathlib import Path
 
 import shardgraph
-from shardgraph.forget.erase.request import ForgetRequest
+from shardgraph.forget.erase.plan import ForgetRequest
 from shardgraph.forget.privacy.charges import Charges
 from shardgraph.forget.workspace import Workspace
 from shardgraph.learn.private.accounting.mechanism import library

@@ -22,7 +22,7 @@ from shardgraph.errors import (
     WorkspaceError,
 )
 from shardgraph.forget.config import FORMAT
-from shardgraph.forget.erase.request import ForgetRequest
+from shardgraph.forget.erase.plan import ForgetRequest
 from shardgraph.forget.workspace import Workspace
 from shardgraph.graph import Bilevel, BySource, OwnGraph, ShardGraph
 from shardgraph.storage.tables import inventory

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from shardgraph.errors import FingerprintError
-from shardgraph.forget.erase.request import ForgetRequest
+from shardgraph.forget.erase.plan import ForgetRequest
 from shardgraph.graph import BySource
 from shardgraph.learn.numerics import _facts
 from tests.strategies import LABELS, QUICK, Row, embed, many, never_saw, promised_files

@@ -13,7 +13,7 @@ import shardgraph
 from shardgraph.embedding.readers.base import Reader
 from shardgraph.embedding.records import IMAGE, Record
 from shardgraph.errors import FingerprintError
-from shardgraph.forget.erase.request import ForgetRequest
+from shardgraph.forget.erase.plan import ForgetRequest
 from shardgraph.forget.workspace import Workspace
 from shardgraph.graph import Bilevel
 from shardgraph.learn.numerics import fingerprint

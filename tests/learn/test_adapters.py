@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from shardgraph.errors import DamagedFile
-from shardgraph.learn.adapters import Adapters, model_digest
+from shardgraph.learn.inca import Adapters, model_digest
 
 INCA = Adapters("inca", ("bee", "é"), np.ones((2, 3), np.float32), np.full((2, 3), 2, np.float32), 17)
 LINEAR = Adapters("linear", ("bee", "é"), np.ones((2, 3), np.float32), np.zeros(2, np.float32), 17)

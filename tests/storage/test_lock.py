@@ -10,13 +10,13 @@ import pytest
 
 import shardgraph
 from shardgraph.errors import DamagedFile, WorkspaceBusy
-from shardgraph.storage.lock import WriteLock, retry_while_busy
+from shardgraph.storage.files import WriteLock, retry_while_busy
 from tests.strategies import interrupted
 
 HOLD = """
 import sys
 from pathlib import Path
-from shardgraph.storage.lock import WriteLock
+from shardgraph.storage.files import WriteLock
 with WriteLock(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()

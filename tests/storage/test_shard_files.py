@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shardgraph.errors import DamagedFile
-from shardgraph.storage.samples import pack_samples, unpack_samples
-from shardgraph.storage.tensorfile import unpack
+from shardgraph.storage.samples import pack_samples, unpack, unpack_samples
 from tests.strategies import embed, many, rows
 
 

@@ -9,7 +9,7 @@ from safetensors.numpy import load, save
 
 from shardgraph.digest import digest, digest_of_pieces
 from shardgraph.errors import DamagedFile
-from shardgraph.storage.tensorfile import pack, pack_strings, pieces, unpack, unpack_strings
+from shardgraph.storage.samples import pack, pack_strings, pieces, unpack, unpack_strings
 
 TYPES = st.sampled_from(["float16", "float32", "float64", "int32", "int64", "uint8", "bool"])
 TENSORS = st.dictionaries(

@@ -6,9 +6,8 @@ from typing import Annotated
 import typer
 
 from shardgraph import __version__
-from shardgraph.cli.command import DEBUG, INTERRUPTED, as_command
+from shardgraph.cli.command import DEBUG, INTERRUPTED, as_command, print_note
 from shardgraph.cli.commands import data, demo, experiment, forget, learn, prove, serve, share, twins
-from shardgraph.cli.output import print_note
 
 app = typer.Typer(
     name="shardgraph",

@@ -32,11 +32,11 @@ _HOMES = {
     "costs": "queue.statistics",
     "Deadlines": "queue.statistics",
     "deadlines": "queue.statistics",
-    "due_requests": "queue.batch",
+    "due_requests": "queue.queue",
     "find_names": "views.search",
     "find_repeated": "queue.queue",
     "ForgetPlan": "erase.plan",
-    "ForgetRequest": "erase.request",
+    "ForgetRequest": "erase.plan",
     "forgotten_as": "views.search",
     "Found": "views.search",
     "GraphView": "views.graph_view",
@@ -106,14 +106,12 @@ __all__ = [
 if TYPE_CHECKING:
     from shardgraph.forget.classifier import SafeClassifier
     from shardgraph.forget.config import Config
-    from shardgraph.forget.erase.plan import ForgetPlan, select_rows
-    from shardgraph.forget.erase.request import ForgetRequest
+    from shardgraph.forget.erase.plan import ForgetPlan, ForgetRequest, select_rows
     from shardgraph.forget.intake.embed import backbone_identity, load_backbone_of
     from shardgraph.forget.migration import migrate_catalogue, pending_migrations
     from shardgraph.forget.proof.certificate import Certificate, check_certificate, opens
     from shardgraph.forget.proof.verify import Check, Verification
-    from shardgraph.forget.queue.batch import due_requests
-    from shardgraph.forget.queue.queue import Request, Submission, find_repeated
+    from shardgraph.forget.queue.queue import Request, Submission, due_requests, find_repeated
     from shardgraph.forget.queue.statistics import (
         Costs,
         Deadlines,

@@ -7,9 +7,9 @@ import numpy as np
 
 from shardgraph.errors import ConfigError, InputError, UnknownSample, WorkspaceError, check_list, some
 from shardgraph.graph import Bilevel, Topology
-from shardgraph.learn.adapters import Adapters
 from shardgraph.learn.ensemble import Model
 from shardgraph.learn.group import train_group
+from shardgraph.learn.inca import Adapters
 from shardgraph.learn.prototypes import total
 from shardgraph.learn.recipe import Recipe, recipe
 from shardgraph.storage.samples import Samples, check, concatenate, from_arrays

@@ -4,14 +4,16 @@ import json
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shardgraph.digest import canonical_json, digest
 from shardgraph.errors import ConfigError, WorkspaceError
 from shardgraph.graph import Topology
-from shardgraph.learn.private.accounting.terms import PrivacyTerms
 from shardgraph.learn.recipe import Recipe
 from shardgraph.storage.files import write_file
+
+if TYPE_CHECKING:
+    from shardgraph.learn.private.accounting.terms import PrivacyTerms
 
 FORMAT = 2  # 1: second-order prototypes of other token features, before the first release
 
@@ -68,9 +70,13 @@ class Config:
         """The recipe, once it is fixed."""
         return Recipe.from_json(_fixed(self.recipe))
 
-    def the_privacy(self) -> PrivacyTerms | None:
+    def the_privacy(self) -> "PrivacyTerms | None":
         """The terms of private edges; None where all edges are plain."""
-        return None if self.privacy is None else PrivacyTerms.from_json(self.privacy)
+        if self.privacy is None:
+            return None
+        from shardgraph.learn.private.accounting.terms import PrivacyTerms
+
+        return PrivacyTerms.from_json(self.privacy)
 
     def to_json(self) -> dict[str, Any]:
         """The configuration as a plain dict, with its format number; without private edges it says nothing of them."""

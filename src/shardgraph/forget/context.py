@@ -7,19 +7,24 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from shardgraph.cluster.cluster import Cluster
-from shardgraph.errors import ConfigError, DamagedFile, FingerprintError
-from shardgraph.forget.build.manifest import Manifest
+from shardgraph.errors import ConfigError, DamagedFile, FingerprintError, WorkspaceBusy
+from shardgraph.forget.build.wanted import Manifest
 from shardgraph.forget.config import Config
 from shardgraph.forget.proof.keys import Keys
 from shardgraph.learn.executors import Executor, GroupTask, best_device, choose_executor, on_gpu
 from shardgraph.learn.numerics import Numerics, difference, fingerprint
 from shardgraph.storage.catalogue import Catalogue
-from shardgraph.storage.lock import WriteLock
+from shardgraph.storage.files import WriteLock
 from shardgraph.storage.store import Store
 from shardgraph.storage.tables import ledger
 
+if TYPE_CHECKING:
+    from shardgraph.cluster.cluster import Cluster
+
+LOG_POINTER = "record"  # the file that says where the erasure log is, if one is kept
+SERVING = "serving"  # the file whose lock says that a service runs
 EXECUTORS = ("serial", "processes", "ray")
 Progress = Callable[[str, int, int], None]
 """Called with what is being done, how much of it is done, and of how much."""
@@ -55,7 +60,7 @@ class Context:
         self.store = Store(self.root, self.catalogue)
         self.keys = Keys.load(self.root)
         self.lock = WriteLock(self.root)
-        self.cluster = Cluster(ray_address, workers) if executor == "ray" else None
+        self.cluster = _join_cluster(ray_address, workers) if executor == "ray" else None
         self.progress: Progress = progress or (lambda what, done, of: None)
         self._workers = {"serial": 1, "processes": workers or max(2, os.cpu_count() or 1)}.get(executor or "", workers)
         self._device, self._gpu_memory, self._ray_storage = device, gpu_memory, ray_storage
@@ -77,6 +82,23 @@ class Context:
         """Add an event to the ledger, in a transaction of its own; its detail names no sample."""
         with self.catalogue.transaction() as transaction:
             ledger.add_event(transaction, event, detail, self.now())
+
+    # A service and those beside it
+
+    def serving_lock(self) -> WriteLock:
+        """The lock that a serving process holds for as long as it lives."""
+        return WriteLock(self.root, SERVING, "serving")
+
+    @property
+    def is_served(self) -> bool:
+        """Whether a process serves this workspace."""
+        if not (self.root / SERVING).exists():
+            return False
+        try:
+            with self.serving_lock():
+                return False
+        except WorkspaceBusy:
+            return True
 
     # Configuration
 
@@ -164,6 +186,12 @@ class Context:
         from shardgraph.learn.executors.ray import cluster_device
 
         return cluster_device(self.cluster)
+
+
+def _join_cluster(address: str | None, workers: int | None) -> "Cluster":
+    from shardgraph.cluster.cluster import Cluster  # only for those who use one
+
+    return Cluster(address, workers)
 
 
 def _open_catalogue(root: Path) -> Catalogue:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from shardgraph.forget.config import Config
 from shardgraph.storage.catalogue import Catalogue
-from shardgraph.storage.lock import WriteLock
+from shardgraph.storage.files import WriteLock
 from shardgraph.storage.migrations import Migration, pending_at
 
 

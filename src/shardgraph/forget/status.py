@@ -2,9 +2,8 @@
 
 from typing import Any
 
-from shardgraph.forget.build.manifest import Manifest
+from shardgraph.forget.build.wanted import Manifest
 from shardgraph.forget.context import Context
-from shardgraph.forget.proof.guarantee import privacy_status
 from shardgraph.learn.numerics import difference
 from shardgraph.storage.files import disk_use
 from shardgraph.storage.tables import erasures, inventory
@@ -31,6 +30,15 @@ def status(context: Context) -> dict[str, Any]:
         "seed": config.seed,
         "topology": config.topology,
         "recipe": config.recipe,
-        "privacy": privacy_status(context.store, config, manifest, context.numerics),
+        "privacy": _privacy(context, manifest),
         "disk_bytes": disk_use(root),
     }
+
+
+def _privacy(context: Context, manifest: Manifest) -> dict[str, Any] | None:
+    """What private edges have cost; None without private edges."""
+    if context.config.privacy is None:
+        return None
+    from shardgraph.forget.privacy.guarantee import privacy_status
+
+    return privacy_status(context.store, context.config, manifest, context.numerics)

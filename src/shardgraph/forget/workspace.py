@@ -5,20 +5,19 @@ from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from shardgraph.embedding.readers.base import Reader
 from shardgraph.errors import ConfigError, InputError, WorkspaceError, check_list
 from shardgraph.forget.build.build import build
-from shardgraph.forget.build.manifest import Manifest
+from shardgraph.forget.build.wanted import Manifest
 from shardgraph.forget.config import Config
 from shardgraph.forget.context import Context
 from shardgraph.forget.erase import execute, recovery
-from shardgraph.forget.erase.plan import ForgetPlan, plan_forget
+from shardgraph.forget.erase.plan import ForgetPlan, ForgetRequest, plan_forget
 from shardgraph.forget.erase.recovery import writing
-from shardgraph.forget.erase.request import ForgetRequest
 from shardgraph.forget.erase.twins import THRESHOLD, Twin, find_twins
 from shardgraph.forget.intake.admission import admit, check_dims
 from shardgraph.forget.intake.admission import only_new as keep_new
@@ -29,20 +28,22 @@ from shardgraph.forget.proof.certificate import Certificate, Certificates
 from shardgraph.forget.proof.keys import Keys
 from shardgraph.forget.proof.verify import Rebuild, Verification, compare_groups, rebuild_of, run_checks
 from shardgraph.forget.queue.queue import Submission
-from shardgraph.forget.queue.request_queue import RequestQueue, check_inputs
+from shardgraph.forget.queue.request_queue import RequestQueue
 from shardgraph.forget.rights.consumers import Consumers
 from shardgraph.forget.status import status
 from shardgraph.forget.views.served import ServedModel
 from shardgraph.forget.views.views import Views
 from shardgraph.graph import Topology
 from shardgraph.learn.ensemble import Model
-from shardgraph.learn.private.accounting.budget import Budget
-from shardgraph.learn.private.accounting.terms import PrivacyTerms
 from shardgraph.learn.recipe import Recipe
 from shardgraph.storage.catalogue import Catalogue
 from shardgraph.storage.files import check_room
 from shardgraph.storage.samples import Samples
 from shardgraph.storage.tables import inventory
+
+if TYPE_CHECKING:
+    from shardgraph.learn.private.accounting.budget import Budget
+    from shardgraph.learn.private.accounting.terms import PrivacyTerms
 
 
 class Workspace:
@@ -60,8 +61,12 @@ class Workspace:
     """
 
     def __init__(self, path: str | Path, **options: Any) -> None:
-        self.context = context = Context(path, **options)
-        self.served = ServedModel(context)
+        self.context = Context(path, **options)
+
+    @cached_property
+    def served(self) -> ServedModel:
+        """The model that may be served now."""
+        return ServedModel(self.context)
 
     @cached_property
     def queue(self) -> RequestQueue:
@@ -189,8 +194,8 @@ class Workspace:
         topology: Topology | None = None,
         recipe: Recipe | None = None,
         *,
-        privacy: PrivacyTerms | None = None,
-        budget: Budget | None = None,
+        privacy: "PrivacyTerms | None" = None,
+        budget: "Budget | None" = None,
         rebuild: bool = False,
     ) -> Manifest:
         """Place what waits in the inbox and build what is missing; the first time, this fixes the configuration.
@@ -247,7 +252,7 @@ class Workspace:
         A consumer's model is asked about all of them, also those of classes and sources that it may not use.
         `unknown` are those of classes that the model does not have: it cannot be right about them.
         """
-        units = self.views.held_out_units()
+        units = [unit for unit in inventory.occupied_units(self.context.catalogue) if unit.startswith("test:")]
         if not units:
             raise InputError("there is no sample whose split is test; add some, then train")
         model, count, correct, unknown = self.model(consumer), 0, 0, 0
@@ -281,7 +286,7 @@ class Workspace:
         """
         request = order if isinstance(order, ForgetRequest) else order.request
         context = self.context
-        if self.queue.is_served:
+        if context.is_served:
             if isinstance(order, ForgetPlan):
                 _check_fresh(order, self.plan(request))
             return self.queue.wait_for(self.queue.submit(Submission(request, asker="command line")).number)
@@ -292,7 +297,7 @@ class Workspace:
             if not plan.rows:
                 context.catalogue.scrub()  # a reader may have kept the log from being emptied then
                 return self.certificates.load(plan.already[-1])
-            check_inputs(context, plan, instant=instant)
+            execute.check_inputs(context, plan, instant=instant)
             context.drop_models()
             return execute.carry_out(context, plan, instant)
 

@@ -12,7 +12,6 @@ The ideas of the paper in pure Python and NumPy: no torch, no disk, no contents 
     cost          |M_x|: exact for any graph, and in closed form
 """
 
-from shardgraph.graph.bilevelled import Bilevel, BilevelAcross, BySourceBilevel
 from shardgraph.graph.cost import (
     cliques_cost,
     equal_cliques_cost,
@@ -21,7 +20,7 @@ from shardgraph.graph.cost import (
     revisited_samples,
 )
 from shardgraph.graph.numbered import Complete, RandomDegree
-from shardgraph.graph.placement import Topology, balanced
+from shardgraph.graph.placement import Bilevel, BilevelAcross, BySourceBilevel, Topology, balanced
 from shardgraph.graph.refined import Node, RefinedGraph
 from shardgraph.graph.shards import Group, ShardGraph
 from shardgraph.graph.sourced import BySource, OwnGraph

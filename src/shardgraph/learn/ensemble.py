@@ -26,9 +26,8 @@ from torch import Tensor
 
 from shardgraph.errors import WorkspaceError
 from shardgraph.learn import inca
-from shardgraph.learn.adapters import Adapters, model_digest
 from shardgraph.learn.discriminant import discriminant
-from shardgraph.learn.inca import EPS, WIDTHS, Attention, frozen_attention, layer_norm
+from shardgraph.learn.inca import EPS, WIDTHS, Adapters, Attention, frozen_attention, layer_norm, model_digest
 from shardgraph.learn.prototypes import Prototypes
 from shardgraph.learn.recipe import Recipe, mixing_weight
 from shardgraph.storage.samples import Samples

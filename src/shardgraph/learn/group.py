@@ -21,8 +21,7 @@ from torch import Tensor
 
 from shardgraph.digest import generator
 from shardgraph.learn import inca
-from shardgraph.learn.adapters import Adapters
-from shardgraph.learn.inca import frozen_attention, layer_norm
+from shardgraph.learn.inca import Adapters, frozen_attention, layer_norm
 from shardgraph.learn.numerics import fixed_numerics
 from shardgraph.learn.recipe import Recipe
 from shardgraph.storage.samples import Samples

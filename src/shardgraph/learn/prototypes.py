@@ -27,8 +27,7 @@ from torch import Tensor
 
 from shardgraph.digest import Raw, digest_of_pieces, generator
 from shardgraph.learn.numerics import fixed_numerics, keep_denormals
-from shardgraph.storage.samples import Samples
-from shardgraph.storage.tensorfile import pack_strings, pieces, unpack, unpack_strings
+from shardgraph.storage.samples import Samples, pack_strings, pieces, unpack, unpack_strings
 
 SCALE = 2**15
 MANY = 2048  # rows that are summed at a time

@@ -16,7 +16,7 @@ import uvicorn
 from shardgraph.errors import ConfigError
 from shardgraph.forget import Workspace
 from shardgraph.service.app import create_app
-from shardgraph.service.auth.tokens import any_token
+from shardgraph.service.auth.access import any_token
 from shardgraph.service.middleware import is_local
 from shardgraph.service.runtime.logs import LogHandler, write_log
 from shardgraph.service.runtime.supervisor import WorkerProcess
@@ -72,7 +72,7 @@ def serve(
                 f"{host} can be reached by others, and this workspace has no tokens: create one with `shardgraph token`"
             )
         workspace.context.check_numerics()
-        with workspace.queue.serving_lock(), listen(host, port) as listener:
+        with workspace.context.serving_lock(), listen(host, port) as listener:
             if record is not None:
                 workspace.queue.keep_log(record)
             if replayed := workspace.queue.replay():

@@ -16,8 +16,7 @@ from typing import Any
 
 from shardgraph.errors import DamagedFile, WorkspaceBusy, WorkspaceError
 from shardgraph.storage import migrations
-from shardgraph.storage.files import check_room
-from shardgraph.storage.lock import retry_while_busy
+from shardgraph.storage.files import check_room, retry_while_busy
 
 _PRAGMAS = ("journal_mode=WAL", "synchronous=FULL", "secure_delete=ON", "busy_timeout=10000", "temp_store=MEMORY")
 _OPENING = 10.0  # seconds to wait for a process that creates or migrates the same file
@@ -53,7 +52,7 @@ class Catalogue:
         self._path = path
         self._db = retry_while_busy(lambda: _opened(path), _OPENING)
         try:
-            if migrations.pending(self._db):
+            if self._layout() != migrations.MIGRATIONS[-1].number:
                 with self.transaction() as transaction:
                     migrations.apply(transaction)
         except sqlite3.DatabaseError as error:
@@ -62,6 +61,13 @@ class Catalogue:
         except BaseException:
             self._db.close()
             raise
+
+    def _layout(self) -> int:
+        """The number of the last migration that was applied; 0 if there is none, or no table that says so."""
+        if self.one("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'migrations'") is None:
+            return 0
+        row = self.one("SELECT max(number) FROM migrations")
+        return (row[0] or 0) if row else 0
 
     def close(self) -> None:
         """Close the file; the object cannot be used afterwards."""

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from shardgraph.storage.lock import WriteLock
+from shardgraph.storage.files import WriteLock
 from shardgraph.storage.migrations import MIGRATIONS
 from tests.cli.conftest import COUNT, TRAIN, run
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from shardgraph.forget.build.wanted import wanted_groups
-from shardgraph.forget.erase.request import ForgetRequest
+from shardgraph.forget.erase.plan import ForgetRequest
 from shardgraph.graph import Bilevel, BilevelAcross, BySource, Complete, OwnGraph, RandomDegree, ShardGraph
 from tests.strategies import LABELS, QUICK, Row, embed, many, never_saw, promised_files
 

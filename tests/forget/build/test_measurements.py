@@ -5,7 +5,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from shardgraph.forget.erase.request import ForgetRequest
+from shardgraph.forget.erase.plan import ForgetRequest
 from shardgraph.forget.queue.statistics import measure, measurements
 from shardgraph.forget.workspace import Workspace
 from tests.forget.conftest import ROWS

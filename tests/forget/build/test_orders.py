@@ -6,7 +6,7 @@ import weakref
 import pytest
 
 from shardgraph.errors import WorkspaceError
-from shardgraph.forget.erase.request import ForgetRequest
+from shardgraph.forget.erase.plan import ForgetRequest
 from shardgraph.forget.workspace import Workspace
 from shardgraph.graph import BySource
 from shardgraph.storage.samples import concatenate
@@ -35,7 +35,7 @@ def test_a_stale_plan_is_refused_while_a_service_runs(workspace):
                 problems.append(str(error))
 
     asking = threading.Thread(target=ask)
-    with workspace.queue.serving_lock():
+    with workspace.context.serving_lock():
         asking.start()
         asking.join(3)
     asking.join()

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from shardgraph.errors import UnknownSample
-from shardgraph.forget.build.manifest import Manifest
-from shardgraph.forget.erase.request import ForgetRequest
+from shardgraph.forget.build.wanted import Manifest
+from shardgraph.forget.erase.plan import ForgetRequest
 from shardgraph.forget.proof import verify as verifying
 from shardgraph.forget.workspace import Workspace
 from shardgraph.graph import BySource

@@ -4,7 +4,7 @@ import pytest
 
 from shardgraph.errors import WorkspaceBusy, WorkspaceError
 from shardgraph.forget.erase import execute
-from shardgraph.forget.erase.request import ForgetRequest
+from shardgraph.forget.erase.plan import ForgetRequest
 from shardgraph.forget.queue import queue
 from shardgraph.forget.queue.queue import Submission
 from shardgraph.forget.views.served import LoadedParts, assemble_served

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from shardgraph.forget.erase.request import ForgetRequest
+from shardgraph.forget.erase.plan import ForgetRequest
 from shardgraph.forget.queue.queue import Submission
 from shardgraph.forget.workspace import Workspace
 from shardgraph.graph import BySource

@@ -8,7 +8,7 @@ import pytest
 
 from shardgraph.errors import WorkspaceError
 from shardgraph.forget.erase import execute
-from shardgraph.forget.erase.request import ForgetRequest
+from shardgraph.forget.erase.plan import ForgetRequest
 from shardgraph.forget.workspace import Workspace
 from shardgraph.graph import Bilevel, BySource, Complete
 from shardgraph.storage.samples import pack_samples

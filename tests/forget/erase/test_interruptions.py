@@ -7,7 +7,7 @@ from itertools import count
 import pytest
 
 from shardgraph.errors import DamagedFile
-from shardgraph.forget.erase.request import ForgetRequest
+from shardgraph.forget.erase.plan import ForgetRequest
 from shardgraph.forget.queue.queue import Submission
 from shardgraph.forget.workspace import Workspace
 from shardgraph.graph import Bilevel, BilevelAcross, BySource

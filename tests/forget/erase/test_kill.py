@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import shardgraph
-from shardgraph.forget.erase.request import ForgetRequest
+from shardgraph.forget.erase.plan import ForgetRequest
 from shardgraph.forget.workspace import Workspace
 from shardgraph.graph import BySource
 from shardgraph.learn.recipe import Recipe

@@ -3,10 +3,8 @@
 import pytest
 
 from shardgraph.forget.config import Config
-from shardgraph.forget.erase.plan import emptied_names
-from shardgraph.forget.erase.request import ForgetRequest
-from shardgraph.forget.queue.batch import next_batch
-from shardgraph.forget.queue.queue import Submission
+from shardgraph.forget.erase.plan import ForgetRequest, emptied_names
+from shardgraph.forget.queue.queue import Submission, next_batch
 from shardgraph.graph import Bilevel, BySource, Complete, RandomDegree
 from shardgraph.storage.tables import inventory
 from tests.strategies import LABELS, Row

@@ -3,7 +3,7 @@
 import pytest
 
 from shardgraph.errors import UnknownSample
-from shardgraph.forget.erase.request import ForgetRequest
+from shardgraph.forget.erase.plan import ForgetRequest
 from shardgraph.graph import Bilevel, BySource
 from shardgraph.storage.tables import inventory
 from tests.strategies import LABELS, QUICK, RING, Row, all_bytes, embed, many

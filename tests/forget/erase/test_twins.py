@@ -5,7 +5,7 @@ import pytest
 
 from shardgraph.errors import InputError
 from shardgraph.forget.erase import twins
-from shardgraph.forget.erase.request import ForgetRequest
+from shardgraph.forget.erase.plan import ForgetRequest
 from shardgraph.forget.erase.twins import near_pairs, unit_rows
 from shardgraph.graph import Bilevel
 from shardgraph.storage.samples import Samples, from_arrays

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from shardgraph.forget.erase.request import ForgetRequest
+from shardgraph.forget.erase.plan import ForgetRequest
 from shardgraph.graph import Bilevel, BilevelAcross, BySourceBilevel
 from shardgraph.storage.tables import inventory
 from tests.strategies import LABELS, QUICK, Row, embed, many, promised_files

@@ -16,7 +16,7 @@ from PIL import Image
 import shardgraph
 from shardgraph.embedding import pipeline as embedding
 from shardgraph.embedding.readers.registry import read
-from shardgraph.forget.erase.request import ForgetRequest
+from shardgraph.forget.erase.plan import ForgetRequest
 from shardgraph.graph import Bilevel
 from tests.strategies import QUICK, promised_files
 

@@ -8,10 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shardgraph.errors import ConfigError, DamagedFile, GraphError, InputError, WorkspaceError
-from shardgraph.forget.build.manifest import group_path
-from shardgraph.forget.build.wanted import tasks_for, wanted_groups
+from shardgraph.forget.build.wanted import group_path, tasks_for, wanted_groups
 from shardgraph.forget.classifier import SafeClassifier
-from shardgraph.forget.erase.request import ForgetRequest
+from shardgraph.forget.erase.plan import ForgetRequest
 from shardgraph.forget.privacy.charges import GONE, Charges
 from shardgraph.forget.proof.certificate import Certificate, certificate_path, check_certificate
 from shardgraph.forget.queue.queue import Submission

@@ -7,8 +7,8 @@ import pytest
 
 from shardgraph.digest import digest
 from shardgraph.errors import DamagedFile, VerificationError
-from shardgraph.forget.build.manifest import Manifest
-from shardgraph.forget.erase.request import ForgetRequest
+from shardgraph.forget.build.wanted import Manifest
+from shardgraph.forget.erase.plan import ForgetRequest
 from shardgraph.forget.proof.certificate import Certificate, check_certificate, opens
 from shardgraph.forget.proof.keys import Keys, certificate_leaf, check_signature
 from shardgraph.graph import BySource

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from shardgraph.errors import ConfigError, WorkspaceError
-from shardgraph.forget.erase.request import ForgetRequest
+from shardgraph.forget.erase.plan import ForgetRequest
 from shardgraph.forget.proof.erasure_log import log_path
 from shardgraph.forget.queue.queue import Submission
 from shardgraph.forget.workspace import Workspace

@@ -8,11 +8,11 @@ import pytest
 
 from shardgraph.digest import canonical_json, digest
 from shardgraph.errors import DamagedFile
-from shardgraph.forget.build.manifest import Manifest, group_path
-from shardgraph.forget.erase.request import ForgetRequest
+from shardgraph.forget.build.wanted import Manifest, group_path
+from shardgraph.forget.erase.plan import ForgetRequest
 from shardgraph.forget.workspace import Workspace
 from shardgraph.graph import BySource
-from shardgraph.learn.adapters import Adapters, model_digest
+from shardgraph.learn.inca import Adapters, model_digest
 from shardgraph.learn.prototypes import total
 from shardgraph.storage.samples import concatenate, pack_samples
 from tests.strategies import LABELS, QUICK, embed, many, promised_files

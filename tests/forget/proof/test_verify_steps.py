@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from shardgraph.errors import VerificationError
-from shardgraph.forget.build.manifest import Manifest
+from shardgraph.forget.build.wanted import Manifest
 from shardgraph.forget.erase.recovery import writing
 from shardgraph.forget.proof import verify
 from shardgraph.forget.proof.verify import compare_groups, find_problems, rebuild_of

@@ -7,10 +7,9 @@ import pytest
 
 from shardgraph.errors import InputError, UnknownSample, VerificationError, WorkspaceError
 from shardgraph.forget.erase import execute
-from shardgraph.forget.erase.request import ForgetRequest
+from shardgraph.forget.erase.plan import ForgetRequest
 from shardgraph.forget.queue import queue
-from shardgraph.forget.queue.batch import group_requests
-from shardgraph.forget.queue.queue import Submission
+from shardgraph.forget.queue.queue import Submission, group_requests
 from shardgraph.forget.workspace import Workspace
 from shardgraph.graph import BySource
 from tests.strategies import embed, many, never_saw, promised_files
@@ -209,10 +208,10 @@ def test_erasing_cannot_be_cancelled(trained):
 
 
 def test_while_a_service_runs_a_forget_goes_through_the_queue(trained):
-    with Workspace(trained.root, workers=1) as service, service.queue.serving_lock():
-        assert trained.queue.is_served
+    with Workspace(trained.root, workers=1) as service, service.context.serving_lock():
+        assert trained.context.is_served
         entry = trained.queue.submit(Submission(ForgetRequest(samples=(ROWS[0].id,))))
-    assert not trained.queue.is_served
+    assert not trained.context.is_served
     certificate = trained.queue.wait_for(entry.number)
     assert certificate.number == 1 and trained.queue.find(entry.number).state == "done"
 

@@ -6,7 +6,7 @@ import torch
 
 from shardgraph.errors import InputError, NothingToServe, UnknownConsumer, WorkspaceError
 from shardgraph.forget.erase import execute
-from shardgraph.forget.erase.request import ForgetRequest
+from shardgraph.forget.erase.plan import ForgetRequest
 from shardgraph.forget.rights.rights import Right
 from shardgraph.forget.workspace import Workspace
 from shardgraph.graph import Bilevel, BySource, BySourceBilevel, OwnGraph, ShardGraph

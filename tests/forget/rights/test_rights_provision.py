@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shardgraph.errors import DamagedFile, UnknownConsumer
-from shardgraph.forget.erase.request import ForgetRequest
+from shardgraph.forget.erase.plan import ForgetRequest
 from shardgraph.forget.rights.provision import provisioned_groups, strays
 from shardgraph.forget.workspace import Workspace
 from shardgraph.graph import Bilevel, BilevelAcross, BySource, Complete, OwnGraph, ShardGraph

@@ -3,7 +3,7 @@
 import pytest
 
 from shardgraph.errors import WorkspaceBusy
-from shardgraph.forget.erase.request import ForgetRequest
+from shardgraph.forget.erase.plan import ForgetRequest
 from shardgraph.forget.queue.queue import Submission
 from shardgraph.forget.views.served import LoadedParts, assemble_served, served_key
 from shardgraph.forget.workspace import Workspace

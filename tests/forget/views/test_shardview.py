@@ -3,8 +3,8 @@
 import pytest
 
 from shardgraph.errors import InputError
-from shardgraph.forget.build.manifest import Manifest
-from shardgraph.forget.erase.request import ForgetRequest
+from shardgraph.forget.build.wanted import Manifest
+from shardgraph.forget.erase.plan import ForgetRequest
 from shardgraph.forget.queue.queue import Submission
 from shardgraph.forget.views.graph_view import view_shard
 from shardgraph.forget.workspace import Workspace

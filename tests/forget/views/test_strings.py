@@ -4,7 +4,7 @@ import pytest
 
 from shardgraph.errors import InputError
 from shardgraph.forget.classifier import SafeClassifier
-from shardgraph.forget.erase.request import NAMED, ForgetRequest
+from shardgraph.forget.erase.plan import NAMED, ForgetRequest
 from shardgraph.forget.rights.rights import Right
 from shardgraph.graph import BySource
 from tests.strategies import LABELS, QUICK, Row, embed

@@ -7,7 +7,7 @@ from html import unescape
 import httpx
 import pytest
 
-from shardgraph.forget.erase.request import ForgetRequest
+from shardgraph.forget.erase.plan import ForgetRequest
 from shardgraph.forget.queue.queue import Submission
 from shardgraph.forget.workspace import Workspace
 from tests.service.conftest import BY_SOURCE, RunningService, create_tokens

@@ -7,10 +7,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from shardgraph.forget.erase.request import ForgetRequest
+from shardgraph.forget.erase.plan import ForgetRequest
 from shardgraph.forget.proof.certificate import Certificate, check_certificate, opens
-from shardgraph.forget.queue.batch import next_batch
-from shardgraph.forget.queue.queue import Submission
+from shardgraph.forget.queue.queue import Submission, next_batch
 from shardgraph.forget.workspace import Workspace
 from tests.forget.privacy import test_private_edges as private
 from tests.service.conftest import BY_SOURCE, ROWS, running

@@ -7,9 +7,8 @@ from typing import Annotated, Any
 import typer
 
 import shardgraph
-from shardgraph.cli.command import open_workspace
+from shardgraph.cli.command import open_workspace, print_facts, print_json, print_note
 from shardgraph.cli.options.shared import DEFAULT_MACHINES, Columns, Json, Machines, WorkspacePath
-from shardgraph.cli.output import print_facts, print_json, print_note
 from shardgraph.errors import InputError, ShardgraphError
 
 SHOWN = 20  # skipped samples that are printed one by one

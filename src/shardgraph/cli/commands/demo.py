@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
+from shardgraph.cli.command import ProgressBars, print_facts, print_json
 from shardgraph.cli.options.shared import Json
-from shardgraph.cli.output import ProgressBars, print_facts, print_json
 from shardgraph.errors import InputError, VerificationError
 
 REPORT, ORIGINALS = "report.html", "originals"

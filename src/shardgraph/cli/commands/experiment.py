@@ -8,9 +8,8 @@ from typing import Annotated, Any
 import typer
 
 import shardgraph
-from shardgraph.cli.command import CONTINUES, exit_interrupted
+from shardgraph.cli.command import CONTINUES, exit_interrupted, print_json, print_note, print_table
 from shardgraph.cli.options.shared import Json
-from shardgraph.cli.output import print_json, print_note, print_table
 from shardgraph.errors import InputError
 
 ROOT = Path(shardgraph.__file__).parents[2]

@@ -7,11 +7,19 @@ from typing import Annotated, Any
 import typer
 
 import shardgraph
-from shardgraph.cli.command import CONTINUES, FAILED, exit_interrupted, open_workspace
+from shardgraph.cli.command import (
+    CONTINUES,
+    FAILED,
+    exit_interrupted,
+    open_workspace,
+    print_facts,
+    print_json,
+    print_note,
+    print_table,
+)
 from shardgraph.cli.commands.share import preview_grant
 from shardgraph.cli.commands.twins import remaining_twins, twin_rows
 from shardgraph.cli.options.shared import DEFAULT_MACHINES, NO_SELECTION, Json, Machines, Selection, WorkspacePath
-from shardgraph.cli.output import print_facts, print_json, print_note, print_table
 
 SHOWN = 20  # nonces that are printed
 NOT_ACCEPTED = "the request was not accepted and nothing was forgotten"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from shardgraph.cli.command import open_workspace
+from shardgraph.cli.command import open_workspace, print_facts, print_json, print_table
 from shardgraph.cli.options.shared import DEFAULT_MACHINES, Columns, Consumer, Json, Machines, WorkspacePath
 from shardgraph.cli.options.train import (
     DEFAULT_GRAPH,
@@ -22,7 +22,6 @@ from shardgraph.cli.options.train import (
     recipe_of,
     topology_of,
 )
-from shardgraph.cli.output import print_facts, print_json, print_table
 from shardgraph.errors import InputError
 
 if TYPE_CHECKING:
@@ -51,9 +50,11 @@ def train(
     topology, how, (terms, budget) = topology_of(graph), recipe_of(recipe), privacy_of(privacy)
     if device not in (None, "cpu", "cuda"):
         raise InputError(f"device must be cpu or cuda, got {device!r}")
+    from shardgraph.storage.tables import inventory
+
     with open_workspace(workspace, machines, device=device) as ws:
         manifest = ws.train(topology, how, privacy=terms, budget=budget, rebuild=rebuild)
-        samples = ws.views.counts()
+        samples = inventory.count_by_split(ws.context.catalogue)
         private = ws.config.the_privacy()
     facts: dict[str, object] = {
         "model_digest": manifest.model_digest,

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import shardgraph
-from shardgraph.cli.command import FAILED, open_workspace
+from shardgraph.cli.command import FAILED, format_bytes, open_workspace, print_facts, print_json, print_table
 from shardgraph.cli.options.shared import DEFAULT_MACHINES, Json, Machines, WorkspacePath
-from shardgraph.cli.output import format_bytes, print_facts, print_json, print_table
 from shardgraph.errors import FingerprintError, InputError, UnknownSample, VerificationError
 
 if TYPE_CHECKING:

@@ -5,9 +5,8 @@ from typing import Annotated
 
 import typer
 
-from shardgraph.cli.command import open_workspace
+from shardgraph.cli.command import open_workspace, print_facts, print_json, print_note, print_table
 from shardgraph.cli.options.shared import Json, Workers, WorkspacePath
-from shardgraph.cli.output import print_facts, print_json, print_note, print_table
 from shardgraph.errors import ConfigError
 
 
@@ -58,7 +57,7 @@ def token(
     as_json: Json = False,
 ) -> None:
     """List the tokens of the service, create one, or revoke one."""
-    from shardgraph.service.auth.tokens import create_token, list_tokens, revoke_token
+    from shardgraph.service.auth.access import create_token, list_tokens, revoke_token
 
     create = role is not None
     if (name is None and (create or revoke)) or (name is not None and create == revoke):

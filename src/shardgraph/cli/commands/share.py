@@ -8,9 +8,8 @@ from typing import Annotated, Any
 import typer
 
 import shardgraph
-from shardgraph.cli.command import open_workspace
+from shardgraph.cli.command import open_workspace, print_facts, print_json, print_note, print_table
 from shardgraph.cli.options.shared import Json, Machines, Workers, WorkspacePath
-from shardgraph.cli.output import print_facts, print_json, print_note, print_table
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The consumer.", show_default=False)]
 Sources = Annotated[

@@ -3,9 +3,8 @@
 from typing import Any
 
 import shardgraph
-from shardgraph.cli.command import open_workspace
+from shardgraph.cli.command import open_workspace, print_json, print_note, print_table
 from shardgraph.cli.options.shared import Json, Samples, Threshold, WorkspacePath
-from shardgraph.cli.output import print_json, print_note, print_table
 
 SHOWN = 50  # pairs that are printed
 

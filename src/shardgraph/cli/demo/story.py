@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import shardgraph
+from shardgraph.cli.command import ProgressBars
 from shardgraph.cli.commands.forget import plan_rows
 from shardgraph.cli.demo import digits
-from shardgraph.cli.output import ProgressBars
 
 if TYPE_CHECKING:
     from shardgraph.forget import GraphView

@@ -3,7 +3,7 @@
 from typing import Any
 
 import shardgraph
-from shardgraph.cli.output import format_bytes
+from shardgraph.cli.command import format_bytes
 from shardgraph.cli.report.content import Bar, Content
 
 LAST = 10  # certificates that are shown

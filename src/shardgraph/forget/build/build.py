@@ -4,28 +4,29 @@
 stands in the catalogue, with its file, is built; anything else is work. Every step can be repeated and interrupted.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
 from shardgraph.digest import digest, digest_of_pieces
 from shardgraph.errors import DamagedFile
-from shardgraph.forget.build.manifest import Manifest, destroy_group, group_path, load_classes, prototypes_path
 from shardgraph.forget.build.wanted import (
+    Manifest,
     Wanted,
     built_as_wanted,
+    destroy_group,
+    group_path,
+    load_classes,
     missing_groups,
-    run_tasks,
+    prototypes_path,
     tasks_for,
     wanted_groups,
 )
 from shardgraph.forget.config import Config
 from shardgraph.forget.context import Context
-from shardgraph.forget.privacy.charges import settle_group
-from shardgraph.forget.rights.provision import provision_all
-from shardgraph.learn.adapters import model_digest
-from shardgraph.learn.executors import GroupResult
+from shardgraph.learn.executors import GroupResult, GroupTask
+from shardgraph.learn.inca import model_digest
 from shardgraph.learn.numerics import Numerics
 from shardgraph.learn.prototypes import Prototypes, total
 from shardgraph.learn.recipe import mixing_weight
@@ -33,7 +34,7 @@ from shardgraph.storage.catalogue import Catalogue
 from shardgraph.storage.files import adopt, scratch_file, write_file
 from shardgraph.storage.samples import Samples
 from shardgraph.storage.store import Store
-from shardgraph.storage.tables import inventory, ledger, parties
+from shardgraph.storage.tables import inventory, ledger
 
 PUBLISHING = "publishing"
 """The event of a model that the manifest is about to name."""
@@ -66,7 +67,9 @@ def build(context: Context, classes: tuple[str, ...] | None = None) -> Manifest:
             _keep(store, result, wanted[result.name], outputs[result.name])
             context.progress("training", done, len(tasks))
     manifest = publish(context, wanted, numerics, classes)
-    if parties.any_provisioned_consumer(store.catalogue):
+    if inventory.is_provisioning(store.catalogue):
+        from shardgraph.forget.rights.provision import provision_all  # which runs tasks, as this module does
+
         provision_all(context)
     return manifest
 
@@ -141,6 +144,12 @@ def _begin_releases(store: Store, config: Config, groups: list[Wanted]) -> bool:
     return begin_releases(store, config, groups)
 
 
+def run_tasks(context: Context, tasks: Sequence[GroupTask]) -> Generator[GroupResult, None, None]:
+    """The results of the tasks as they come; no executor is started for none."""
+    if tasks:
+        yield from context.choose_executor(tasks).run(tasks)
+
+
 # Prototypes
 
 
@@ -200,5 +209,7 @@ def _keep(store: Store, result: GroupResult, group: Wanted, output: str) -> None
     row = inventory.Built(group.key, result.digest, result.samples, result.adapters)
     with store.catalogue.transaction() as transaction:
         if group.private:
+            from shardgraph.forget.privacy.charges import settle_group
+
             settle_group(store.catalogue, transaction, result.name)
         inventory.record_group(transaction, result.name, row)

@@ -1,24 +1,100 @@
-"""What should be built, and what is: the one place that decides it for training, planning, serving and rights.
+"""What should be built, what is built, and what is served: the one place that decides it.
 
 A group's key is a digest of everything that its training is a function of. A group is *built as wanted* if the
-catalogue holds the wanted key and the manifest or the caller names the same digest; anything else is work. Of what a
-group uses privately the key holds only a random number, new for every build: such a group stays when a private
-neighbour changes.
+catalogue holds the wanted key; anything else is work. Of what a group uses privately the key holds only a random
+number, new for every build: such a group stays when a private neighbour changes.
+
+The manifest names what is served. It is a small file, replaced atomically, and a function of what is retained. A group
+that is wanted and not built (it was withdrawn, or training was interrupted) is listed as missing.
 """
 
-from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 
-from shardgraph.digest import digest
-from shardgraph.forget.build.manifest import group_path
+from shardgraph.digest import canonical_json, digest
+from shardgraph.errors import DamagedFile
 from shardgraph.forget.config import Config
-from shardgraph.forget.context import Context
-from shardgraph.forget.privacy.charges import load_charges
 from shardgraph.graph import Group, ShardGraph
-from shardgraph.learn.executors import GroupResult, GroupTask
+from shardgraph.learn.executors import GroupTask
+from shardgraph.learn.inca import Adapters
 from shardgraph.learn.numerics import Numerics, fingerprint_digest
+from shardgraph.learn.prototypes import Prototypes
+from shardgraph.storage.files import destroy_with_folder, read_digested, read_file, write_file
+from shardgraph.storage.samples import unpack, unpack_strings
 from shardgraph.storage.store import Store, shard_unit
 from shardgraph.storage.tables import inventory
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The served model by name and digest."""
+
+    model_digest: str = ""
+    groups: dict[str, str] = field(default_factory=dict)
+    prototypes: str = ""
+    weight: float = 1.0
+    classes: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    fingerprint: dict[str, str] = field(default_factory=dict)
+
+    def save(self, root: Path) -> None:
+        """Replace manifest.json, and destroy the old one: it held digests of what is gone."""
+        write_file(root, root / "manifest.json", canonical_json(vars(self)) + b"\n")
+
+    @classmethod
+    def load(cls, root: Path) -> "Manifest":
+        """The manifest of a workspace; an empty one before the first training."""
+        path = root / "manifest.json"
+        if not path.exists():
+            return cls()
+        try:
+            value = json.loads(bytes(read_file(path)))
+            return cls(**{**value, "classes": tuple(value["classes"]), "missing": tuple(value["missing"])})
+        except (json.JSONDecodeError, TypeError, KeyError, UnicodeDecodeError) as error:
+            raise DamagedFile(f"{path} is torn or was changed; `shardgraph train --rebuild` writes it anew") from error
+
+
+def group_path(root: Path, name: str) -> Path:
+    """Where a group's adapters lie."""
+    stem = digest("group", name)[:32]
+    return root / f"models/{stem[:2]}/{stem}.safetensors"
+
+
+def prototypes_path(root: Path) -> Path:
+    """Where the prototypes lie."""
+    return root / "prototypes.safetensors"
+
+
+def load_group(root: Path, name: str, expected: str) -> Adapters:
+    """A group's adapters, checked."""
+    return Adapters.from_bytes(_checked(group_path(root, name), expected))
+
+
+def load_prototypes(root: Path, expected: str) -> Prototypes:
+    """The prototypes, checked."""
+    return Prototypes.from_bytes(_checked(prototypes_path(root), expected))
+
+
+def load_classes(root: Path, expected: str) -> tuple[str, ...]:
+    """The classes of the prototypes, checked with all the rest of the file, which is not taken apart."""
+    return unpack_strings("classes", unpack(_checked(prototypes_path(root), expected)))
+
+
+def destroy_group(root: Path, name: str) -> None:
+    """Overwrite and unlink a group's adapters."""
+    destroy_with_folder(group_path(root, name))
+
+
+def _checked(path: Path, expected: str) -> memoryview:
+    if not path.exists():
+        raise DamagedFile(f"{path} is missing; `shardgraph train` builds it anew")
+    raw, value = read_digested(path)
+    if value != expected:
+        raise DamagedFile(f"{path} is torn or was changed; `shardgraph train --rebuild` builds it anew")
+    return raw
+
 
 Labels = Mapping[str, Mapping[str, int]]
 """How many samples of each label every file holds."""
@@ -76,7 +152,7 @@ def wanted_groups(
     """
     labels, digests = held or (inventory.unit_labels(store.catalogue), inventory.unit_digests(store.catalogue))
     base = digest(config.basis, fingerprint_digest(numerics))
-    numbers = load_charges(store.catalogue).numbers if config.privacy else {}
+    numbers = _build_numbers(store) if config.privacy else {}
     wanted = {}
     for group in graph_over(labels, config).groups():
         if not group_learns(group, labels):
@@ -92,6 +168,13 @@ def wanted_groups(
         adapters = len(labels_in(group.members, labels))
         wanted[group.name] = Wanted(group.name, key, members, others, count, adapters, private)
     return wanted
+
+
+def _build_numbers(store: Store) -> Mapping[str, str]:
+    """The random number of every group's last build that used other shards privately."""
+    from shardgraph.forget.privacy.charges import load_charges  # only where there are private edges
+
+    return load_charges(store.catalogue).numbers
 
 
 def built_as_wanted(store: Store, wanted: Mapping[str, Wanted]) -> dict[str, inventory.Built]:
@@ -124,9 +207,3 @@ def tasks_for(store: Store, config: Config, groups: Iterable[Wanted], output: Ca
         return GroupTask(group.name, *units, recipe, config.seed, output(), files(group.private), how)
 
     return [task(group) for group in groups]
-
-
-def run_tasks(context: Context, tasks: Sequence[GroupTask]) -> Generator[GroupResult, None, None]:
-    """The results of the tasks as they come; no executor is started for none."""
-    if tasks:
-        yield from context.choose_executor(tasks).run(tasks)

@@ -7,36 +7,58 @@
     close     certificate, marks of what was forgotten, journal emptied, the catalogue's log truncated
 
 Every step looks at what is there and can be repeated, so recovery is just running them.
+
+Taking what saw the leaving samples out of service, and its bytes off the disk. Every step can be repeated.
 """
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from shardgraph.digest import canonical_json
-from shardgraph.errors import VerificationError, WorkspaceError
-from shardgraph.forget.build.build import build, confirm_prototypes
-from shardgraph.forget.build.manifest import Manifest
-from shardgraph.forget.build.wanted import graph_over
-from shardgraph.forget.context import Context
+from shardgraph.errors import DamagedFile, VerificationError, WorkspaceError
+from shardgraph.forget.build.build import (
+    SUBTRACTED,
+    build,
+    build_prototypes,
+    confirm_prototypes,
+    drop_unwanted,
+    prototypes_key,
+    publish,
+    write_prototypes,
+)
+from shardgraph.forget.build.wanted import Manifest, destroy_group, graph_over, load_prototypes, wanted_groups
+from shardgraph.forget.context import LOG_POINTER, Context
 from shardgraph.forget.erase.plan import ForgetPlan, emptied_names
-from shardgraph.forget.erase.withdraw import erase, withdraw
-from shardgraph.forget.proof import erasure_log
-from shardgraph.forget.proof.certificate import Certificate, issue
-from shardgraph.forget.proof.guarantee import state_guarantee
+from shardgraph.forget.proof.certificate import EXACT, WITHDRAWN, Certificate, certificate_path, issue
 from shardgraph.forget.proof.keys import certificate_leaf
 from shardgraph.forget.proof.verify import find_problems
 from shardgraph.forget.queue import queue
+from shardgraph.forget.rights.provision import FOLDER as PROVISIONED
+from shardgraph.forget.rights.provision import destroy_strays
+from shardgraph.learn.prototypes import Prototypes
 from shardgraph.storage.catalogue import Transaction
-from shardgraph.storage.files import destroy, in_background
+from shardgraph.storage.files import check_room, destroy, in_background
+from shardgraph.storage.samples import TRAIN, Samples
+from shardgraph.storage.store import Store
 from shardgraph.storage.tables import erasures, inventory, ledger, parties, requests
+from shardgraph.storage.tables.erasures import Leaving
 
 
 def carry_out(context: Context, plan: ForgetPlan, instant: bool, numbers: Sequence[int] = ()) -> Certificate:
     """Accept a plan, and finish it. `numbers` are the requests of the queue that it carries out, if any."""
     gone = {row.id for row in plan.rows} | {name for _, name in emptied_names(context.store, plan.rows)}
     return finish(context, accept(context, plan, instant, numbers), gone)
+
+
+def check_inputs(context: Context, plan: ForgetPlan, *, instant: bool) -> None:
+    """Raise before anything changes if the disk has no room, or a file that will be read is damaged."""
+    if last := ledger.last_certificate(context.catalogue):
+        Certificate.load(certificate_path(context.root, last))  # the next one names it
+    units = plan.reads if not instant else {row.unit for row in plan.rows} & set(plan.reads)
+    sizes = [context.store.read(unit).tokens.nbytes for unit in units]  # reading checks its digest
+    check_room(context.root, 3 * max(sizes, default=0) + (1 << 20))
 
 
 def accept(context: Context, plan: ForgetPlan, instant: bool, numbers: Sequence[int] = ()) -> int:
@@ -64,10 +86,13 @@ def accept(context: Context, plan: ForgetPlan, instant: bool, numbers: Sequence[
         parties.remove_provisioned(transaction, provisioned)
         parties.drop_empty_sources(transaction, {row.source for row in plan.rows} | {*plan.request.sources})
         parties.drop_empty_rights(transaction, plan.rows)
-        queue.start(transaction, numbers, number)
+        if numbers:
+            queue.start(transaction, numbers, number)
         counted = {"request": number, "samples": len(plan.rows)} | cost | _counted(len(provisioned))
         ledger.add_event(transaction, "accepted", counted | _charge(context, transaction, plan), context.now())
-        if not numbers:  # requests of the queue were logged when they were accepted
+        if not numbers and (context.root / LOG_POINTER).exists():  # requests of the queue were logged when they came
+            from shardgraph.forget.proof import erasure_log
+
             erasure_log.append(context, transaction, [row.id for row in plan.rows])
     return number
 
@@ -102,7 +127,8 @@ def finish(
     _verify(context, number, {sample.unit for sample in leaving})
     certificate = _close(context, number, before, manifest, [sample.id for sample in leaving], lacking)
     context.catalogue.scrub(gone)
-    queue.settle(context.catalogue)
+    if erasures.any_closed_request(context.catalogue):
+        queue.settle(context.catalogue)
     return certificate
 
 
@@ -173,8 +199,9 @@ def _close(
         state = erasures.DONE if whole else erasures.INSTANT
         finished = context.now().isoformat()
         erasures.finish_erasure(transaction, number, state, finished=finished, certificate=issued, marks=marks)
-        lacks = "" if whole else lacking or "`shardgraph repair` does it"
-        queue.close(transaction, number, issued, lacking=lacks)
+        if erasures.carries_requests(context.catalogue, number):
+            lacks = "" if whole else lacking or "`shardgraph repair` does it"
+            queue.close(transaction, number, issued, lacking=lacks)
         detail = {"request": number, "certificate": issued, "model": keys.mark(manifest.model_digest)}
         ledger.add_event(transaction, state, detail, context.now())
     return certificate
@@ -187,7 +214,7 @@ def _draft(context: Context, number: int, event: str, manifest: Manifest, **fact
         "number": number,
         "time": context.now().isoformat(),
         "event": event,
-        **state_guarantee(context.store, config, manifest, context.numerics),
+        **_guarantee(context, manifest),
         "model_digest": manifest.model_digest,
         "missing": len(manifest.missing),
         "config": config.digest,
@@ -195,6 +222,15 @@ def _draft(context: Context, number: int, event: str, manifest: Manifest, **fact
         "fingerprint": manifest.fingerprint or context.numerics,
         **facts,
     }
+
+
+def _guarantee(context: Context, manifest: Manifest) -> dict[str, Any]:
+    """Which guarantee holds: exact, withdrawn, or (alpha, beta) where served groups have private edges."""
+    if context.config.privacy is None:
+        return {"guarantee": WITHDRAWN if manifest.missing else EXACT}
+    from shardgraph.forget.privacy.guarantee import state_guarantee
+
+    return state_guarantee(context.store, context.config, manifest, context.numerics)
 
 
 def _counted(provisioned: int) -> dict[str, int]:
@@ -205,12 +241,13 @@ def _counted(provisioned: int) -> dict[str, int]:
 def _enter(context: Context, number: int, state: str) -> None:
     with context.catalogue.transaction() as transaction:
         erasures.set_erasure_state(transaction, number, state)
-        queue.follow(transaction, number, state)
+        if erasures.carries_requests(context.catalogue, number):
+            queue.follow(transaction, number, state)
 
 
 def _verify(context: Context, number: int, units: set[str]) -> None:
     """Verify what came through the queue; if something is wrong its requests fail, and nothing else waits for them."""
-    if not requests.requests_of_erasure(context.catalogue, number):
+    if not erasures.carries_requests(context.catalogue, number):
         return
     problem = find_problems(context, units)
     with context.catalogue.transaction() as transaction:
@@ -222,3 +259,55 @@ def _verify(context: Context, number: int, units: set[str]) -> None:
             queue.follow(transaction, number, requests.VERIFIED)
     if problem:
         raise VerificationError(f"request {number} is erased, but not verified: {problem}")
+
+
+def withdraw(context: Context, leaving: Sequence[Leaving], old: list[Path]) -> tuple[str, ...] | None:
+    """Take what saw the data out of service; the classes left, if the prototypes could be had by subtraction.
+
+    Destroying the prototypes before, which are large, is left to who reads `old`.
+    """
+    store, config = context.store, context.config
+    rest = _prototypes_without(context, [sample for sample in leaving if sample.split == TRAIN])
+    if rest is not None:
+        write_prototypes(store, rest, SUBTRACTED, old)
+    else:
+        store.remove(sorted({sample.unit for sample in leaving}))
+        build_prototypes(context)
+    numerics = Manifest.load(store.root).fingerprint or context.numerics
+    wanted = wanted_groups(store, config, numerics)
+    classes = rest.classes if rest else None
+    publish(context, wanted, numerics, classes)
+    drop_unwanted(store, wanted)  # a group may have had another name when it saw them
+    return classes
+
+
+def erase(store: Store, units: Sequence[str], groups: Sequence[str]) -> None:
+    """Rewrite the files of samples, and destroy the adapters that saw what left."""
+    store.remove(units)
+    store.drop_empty_inbox()
+    if (store.root / PROVISIONED).is_dir():
+        destroy_strays(store)
+    built = inventory.built_groups(store.catalogue)
+    for name in groups:
+        if name not in built:
+            destroy_group(store.root, name)
+
+
+def _prototypes_without(context: Context, leaving: Sequence[Leaving]) -> Prototypes | None:
+    """The prototypes minus the leaving samples; None where a crash left too little to subtract from."""
+    store = context.store
+    row = inventory.built_prototypes(store.catalogue)
+    if row is None or row.key != prototypes_key(store, context.config):
+        return None
+    try:
+        return load_prototypes(store.root, row.digest).without(_leaving_samples(store, leaving), reuse=True)
+    except DamagedFile:
+        return None
+
+
+def _leaving_samples(store: Store, leaving: Sequence[Leaving]) -> Iterator[Samples]:
+    """The leaving samples that the prototypes count, file by file."""
+    for unit in sorted({sample.unit for sample in leaving if sample.unit.startswith("shard:")}):
+        samples = store.read(unit, settled=True)  # what is subtracted must be what was added
+        gone = {sample.id for sample in leaving if sample.unit == unit}
+        yield samples.take([i for i, sample in enumerate(samples.ids) if sample in gone])

@@ -1,23 +1,82 @@
-"""The plan of a forget: what would be rebuilt and what it would cost. It reads, and changes nothing."""
+"""A request to forget, and its plan: which samples it means, what would be rebuilt and what that costs.
+
+Planning reads, and changes nothing.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import groupby
 from operator import itemgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from shardgraph.errors import InputError, UnknownSample, some
+from shardgraph.errors import InputError, UnknownSample, check_list, check_text, some
 from shardgraph.forget.build.wanted import graph_over, group_learns, labels_in
 from shardgraph.forget.config import Config
-from shardgraph.forget.erase.request import KINDS, ForgetRequest, forgotten_before
-from shardgraph.forget.privacy.charges import Charge, Spending, load_charges, spend
 from shardgraph.forget.proof.keys import Keys
 from shardgraph.graph import Group, ShardGraph
+from shardgraph.storage.catalogue import Catalogue
 from shardgraph.storage.samples import TRAIN
 from shardgraph.storage.store import Store, shard_unit
-from shardgraph.storage.tables import inventory
+from shardgraph.storage.tables import erasures, inventory
 from shardgraph.storage.tables.inventory import Column, Row
+
+if TYPE_CHECKING:
+    from shardgraph.forget.privacy.charges import Charge, Spending
+
+KINDS: dict[str, Column] = {
+    "samples": "id",
+    "sources": "source",
+    "subjects": "subject",
+    "labels": "label",
+}  # to catalogue columns
+NAMED = ("samples", "sources", "subjects", "shards", "labels")
+
+
+@dataclass(frozen=True)
+class ForgetRequest:
+    """What should be forgotten: samples, and all samples of sources, subjects, shards or labels."""
+
+    samples: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+    subjects: tuple[str, ...] = ()
+    shards: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        for kind, names in self.named():
+            if not isinstance(names, tuple):
+                check_list(names, f"the {kind} of a request")
+            if not all(map(_is_text, names)):
+                check_text(names, f"the {kind} of a request")
+        if not _is_text(self.reason):
+            check_text((self.reason,), "the reason of a request")
+
+    def selectors(self) -> list[tuple[str, str]]:
+        """Every (kind, name) that was asked for, once each."""
+        return sorted({(kind, name) for kind in NAMED for name in getattr(self, kind)})
+
+    def named(self) -> list[tuple[str, tuple[str, ...]]]:
+        """Every kind with its names."""
+        return [(kind, getattr(self, kind)) for kind in NAMED]
+
+    def to_json(self) -> dict[str, Any]:
+        """The request as a plain dict."""
+        return asdict(self)
+
+
+def _is_text(words: str) -> bool:
+    """Whether words can be written as UTF-8, which half of a surrogate pair cannot."""
+    return not any("\ud800" <= letter <= "\udfff" for letter in words)
+
+
+def forgotten_before(catalogue: Catalogue, keys: Keys, named: Iterable[tuple[str, str]]) -> dict[tuple[str, str], int]:
+    """Those of the (kind, name) pairs that were forgotten before, with the certificate that says so."""
+    marks = {keys.mark(kind, name): (kind, name) for kind, name in named}
+    found = erasures.certificates_of(catalogue, list(marks))
+    return {marks[mark]: found[mark] for mark in marks if mark in found}
+
 
 EMPTIED: tuple[tuple[str, Column], ...] = (
     ("sources", "source"),
@@ -44,8 +103,8 @@ class ForgetPlan:
     gone: tuple[tuple[str, str], ...]  # what was named, and forgotten before
     already: tuple[int, ...]  # the certificates of that
     reads: tuple[str, ...]  # files of samples that are read: those rewritten, and those of the groups rebuilt
-    charges: tuple[Charge, ...] = ()  # to groups that used the rows privately, and stay
-    spending: Spending | None = None  # what that costs; None without private edges
+    charges: "tuple[Charge, ...]" = ()  # to groups that used the rows privately, and stay
+    spending: "Spending | None" = None  # what that costs; None without private edges
 
     def to_json(self) -> dict[str, Any]:
         """The plan's figures, for a person or a script."""
@@ -153,7 +212,7 @@ def _left(held: Held, rows: tuple[Row, ...]) -> Held:
 
 def _reached(
     store: Store, config: Config, held: Held, left: Held, rows: tuple[Row, ...], graph: ShardGraph | None = None
-) -> tuple[tuple[Group, ...], tuple[Charge, ...], Spending | None]:
+) -> "tuple[tuple[Group, ...], tuple[Charge, ...], Spending | None]":
     """The groups that must go when the rows leave, what the others are charged, and what that spends."""
     if graph is None and config.trained:
         graph = graph_over(held, config)
@@ -179,11 +238,13 @@ def _leaving(rows: tuple[Row, ...]) -> Counter[str]:
 
 def _spent(
     store: Store, config: Config, rows: tuple[Row, ...], dropped: list[str]
-) -> tuple[tuple[Charge, ...], Spending | None]:
+) -> "tuple[tuple[Charge, ...], Spending | None]":
     """What the groups pay that used the rows privately and stay."""
     terms = config.the_privacy()
     if terms is None:
         return (), None
+    from shardgraph.forget.privacy.charges import load_charges, spend  # only where there are private edges
+
     served = inventory.built_groups(store.catalogue)
     return spend(load_charges(store.catalogue), terms, _leaving(rows), list(served), dropped)
 

@@ -10,12 +10,12 @@ from contextlib import contextmanager, suppress
 
 from shardgraph.errors import DamagedFile, WorkspaceBusy
 from shardgraph.forget.build.build import build_prototypes, publish
-from shardgraph.forget.build.manifest import Manifest
-from shardgraph.forget.build.wanted import wanted_groups
+from shardgraph.forget.build.wanted import Manifest, wanted_groups
 from shardgraph.forget.context import Context
 from shardgraph.forget.erase import execute
 from shardgraph.forget.proof.certificate import Certificate
 from shardgraph.forget.queue import queue
+from shardgraph.forget.rights.provision import FOLDER as PROVISIONED
 from shardgraph.forget.rights.provision import destroy_strays, strays
 from shardgraph.storage.files import sweep
 from shardgraph.storage.tables import erasures, inventory
@@ -38,7 +38,7 @@ def resume(context: Context) -> list[Certificate]:
     """Finish the placement and the erasures that a crash interrupted; not while another process writes."""
     moving = context.config.trained and inventory.is_placing(context.catalogue)
     unfinished = erasures.erasures_under_way(context.catalogue) or is_torn(context)
-    if not (moving or unfinished or context.catalogue.dirty or strays(context.store)):
+    if not (moving or unfinished or context.catalogue.dirty or _has_strays(context)):
         return []
     try:
         with context.lock:
@@ -47,10 +47,15 @@ def resume(context: Context) -> list[Certificate]:
         return []
 
 
+def _has_strays(context: Context) -> bool:
+    return (context.root / PROVISIONED).is_dir() and bool(strays(context.store))
+
+
 def recover(context: Context) -> list[Certificate]:
     """Finish whatever was interrupted; the certificates of erasures that ended so. Needs the lock."""
     store, catalogue = context.store, context.catalogue
-    destroy_strays(store)
+    if (context.root / PROVISIONED).is_dir():
+        destroy_strays(store)
     sweep(context.root)
     if (context.root / STAGED).exists():
         from shardgraph.cluster.staging import sweep_staged
@@ -69,7 +74,8 @@ def recover(context: Context) -> list[Certificate]:
         mend_manifest(context)
     if catalogue.dirty:
         catalogue.scrub()
-    queue.settle(catalogue)
+    if erasures.any_closed_request(catalogue):
+        queue.settle(catalogue)
     return finished
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from shardgraph.errors import DuplicateSample, ForgottenSample, InputError, some
 from shardgraph.forget.config import Config
-from shardgraph.forget.erase.request import forgotten_before
+from shardgraph.forget.erase.plan import forgotten_before
 from shardgraph.forget.intake.first_training import shards_of
 from shardgraph.forget.proof.keys import Keys
 from shardgraph.storage.samples import TRAIN, Samples, cast, check

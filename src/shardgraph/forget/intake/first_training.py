@@ -6,16 +6,19 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from shardgraph.errors import ConfigError, InputError
 from shardgraph.forget.config import Config
 from shardgraph.graph import Topology
-from shardgraph.learn.private.accounting.terms import PrivacyTerms
 from shardgraph.learn.recipe import Recipe
 from shardgraph.storage.files import check_room
 from shardgraph.storage.samples import TEST, TRAIN
 from shardgraph.storage.store import Store, shard_unit, test_unit
 from shardgraph.storage.tables import inventory
+
+if TYPE_CHECKING:
+    from shardgraph.learn.private.accounting.terms import PrivacyTerms
 
 
 def plan_configuration(
@@ -23,7 +26,7 @@ def plan_configuration(
     config: Config,
     topology: Topology | None,
     recipe: Recipe | None,
-    privacy: PrivacyTerms | None = None,
+    privacy: "PrivacyTerms | None" = None,
 ) -> Config:
     """The configuration that a training would use; the first one fixes topology, recipe, class list and privacy.
 
@@ -89,7 +92,7 @@ def shards_of(
 
 
 def _check_unchanged(
-    config: Config, topology: Topology | None, recipe: Recipe | None, privacy: PrivacyTerms | None
+    config: Config, topology: Topology | None, recipe: Recipe | None, privacy: "PrivacyTerms | None"
 ) -> None:
     """Raise if something else is asked for than the first training fixed."""
     if privacy is not None:

@@ -2,4 +2,5 @@
 
 charges         the releases and removals of a workspace, kept durably
 private_edges   what the first training fixes, and what must hold before anything is released
+    guarantee       (alpha, beta) for a certificate and for `status`, in words and numbers
 """

@@ -17,13 +17,11 @@ from pathlib import Path
 from typing import IO, Any
 
 from shardgraph.errors import ConfigError, WorkspaceError
-from shardgraph.forget.context import Context
+from shardgraph.forget.context import LOG_POINTER, Context
 from shardgraph.forget.proof.keys import Keys
 from shardgraph.storage.catalogue import Transaction
 from shardgraph.storage.files import sync_folder, write_file
 from shardgraph.storage.tables import inventory, ledger
-
-POINTER = "record"  # the file in the workspace that says where the log is
 
 
 def keep_log(context: Context, path: Path) -> None:
@@ -36,12 +34,12 @@ def keep_log(context: Context, path: Path) -> None:
     else:
         _append(path, {"workspace": keys.public})
         sync_folder(path.parent)
-    write_file(root, root / POINTER, str(path).encode())
+    write_file(root, root / LOG_POINTER, str(path).encode())
 
 
 def log_path(root: Path) -> Path | None:
     """Where the log is; None if none is kept."""
-    pointer = root / POINTER
+    pointer = root / LOG_POINTER
     return Path(pointer.read_text(encoding="utf-8")) if pointer.exists() else None
 
 

@@ -13,19 +13,18 @@ from typing import Any
 
 from shardgraph.errors import FingerprintError, ShardgraphError, VerificationError, WorkspaceBusy, WorkspaceError, some
 from shardgraph.forget.build.build import publishable_models, sum_prototypes
-from shardgraph.forget.build.manifest import Manifest, group_path, load_classes, load_group
-from shardgraph.forget.build.wanted import tasks_for, wanted_groups
+from shardgraph.forget.build.wanted import Manifest, group_path, load_classes, load_group, tasks_for, wanted_groups
 from shardgraph.forget.context import Context
 from shardgraph.forget.proof.certificate import Certificate, certificate_path, check_certificate
 from shardgraph.forget.rights.provision import check_provisioned, find_different
 from shardgraph.forget.rights.rights import rights_by_consumer
-from shardgraph.learn.adapters import model_digest
 from shardgraph.learn.executors import GroupTask
+from shardgraph.learn.inca import model_digest
 from shardgraph.learn.numerics import difference
 from shardgraph.storage.files import destroy, scratch_file
 from shardgraph.storage.samples import TEST
 from shardgraph.storage.store import shard_unit, test_unit
-from shardgraph.storage.tables import erasures, inventory, ledger, parties
+from shardgraph.storage.tables import erasures, inventory, ledger
 
 ATTEMPTS = 5  # to compare all groups while others write
 PAUSE = 0.5  # seconds, while another holds the lock
@@ -95,7 +94,7 @@ def run_checks(context: Context, *, full: bool) -> Verification:
         ("keys", _keys),
         ("numerics", _numerics),
     ]
-    if parties.any_provisioned_consumer(context.catalogue):
+    if inventory.is_provisioning(context.catalogue):
         looks.append(("rights", _rights))
         looks += [("rights rebuilt", _rights_rebuilt)] if full else []
     if full:

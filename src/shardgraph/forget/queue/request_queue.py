@@ -11,23 +11,19 @@ from dataclasses import replace
 from pathlib import Path
 
 from shardgraph.errors import DiskFull, ShardgraphError, WorkspaceBusy, WorkspaceError
-from shardgraph.forget.context import Context
+from shardgraph.forget.context import LOG_POINTER, Context
 from shardgraph.forget.erase import execute
-from shardgraph.forget.erase.plan import ForgetPlan, plan_forget
+from shardgraph.forget.erase.execute import check_inputs
+from shardgraph.forget.erase.plan import ForgetPlan, ForgetRequest, plan_forget
 from shardgraph.forget.erase.recovery import writing
-from shardgraph.forget.erase.request import ForgetRequest
 from shardgraph.forget.proof import erasure_log
 from shardgraph.forget.proof.certificate import Certificate, certificate_path
 from shardgraph.forget.queue import queue
-from shardgraph.forget.queue.batch import next_batch, unite_requests
-from shardgraph.forget.queue.queue import Submission
+from shardgraph.forget.queue.queue import Submission, next_batch, unite_requests
 from shardgraph.storage.catalogue import Transaction
-from shardgraph.storage.files import check_room
-from shardgraph.storage.lock import WriteLock
 from shardgraph.storage.tables import erasures, inventory, ledger, requests
 from shardgraph.storage.tables.requests import Request
 
-SERVING = "serving"  # the file whose lock says that a service runs
 MOST = 10_000  # requests that are looked at together
 POLL = 0.1  # seconds between two looks, while a command waits for the service
 
@@ -37,23 +33,6 @@ class RequestQueue:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-
-    # A service and those beside it
-
-    def serving_lock(self) -> WriteLock:
-        """The lock that a serving process holds for as long as it lives."""
-        return WriteLock(self._context.root, SERVING, "serving")
-
-    @property
-    def is_served(self) -> bool:
-        """Whether a process serves this workspace."""
-        if not (self._context.root / SERVING).exists():
-            return False
-        try:
-            with self.serving_lock():
-                return False
-        except WorkspaceBusy:
-            return True
 
     # Requests
 
@@ -136,7 +115,7 @@ class RequestQueue:
     def wait_for(self, number: int) -> Certificate:
         """The certificate of a request, when it is done; if no service runs (any more), the work is done here."""
         while (found := self.find(number)).state not in requests.FINAL:
-            if self.is_served:
+            if self._context.is_served:
                 time.sleep(POLL)
             else:
                 self.withhold()
@@ -205,7 +184,8 @@ class RequestQueue:
         named |= {("subjects", row.subject) for row in rows if row.subject}
         number = queue.enter(transaction, what, [row.id for row in rows], [context.keys.mark(*one) for one in named])
         if rows:
-            erasure_log.append(context, transaction, [row.id for row in rows])
+            if (context.root / LOG_POINTER).exists():
+                erasure_log.append(context, transaction, [row.id for row in rows])
         elif plan and plan.already:
             _finish_already(transaction, number, plan.already[-1])
         else:
@@ -240,12 +220,3 @@ def _finish_already(transaction: Transaction, number: int, certificate: int) -> 
     requests.close_request(transaction, number, certificate)
     requests.release_samples(transaction, number)
     requests.move_requests(transaction, [number], requests.DONE)
-
-
-def check_inputs(context: Context, plan: ForgetPlan, *, instant: bool) -> None:
-    """Raise before anything changes if the disk has no room, or a file that will be read is damaged."""
-    if last := ledger.last_certificate(context.catalogue):
-        Certificate.load(certificate_path(context.root, last))  # the next one names it
-    units = plan.reads if not instant else {row.unit for row in plan.rows} & set(plan.reads)
-    sizes = [context.store.read(unit).tokens.nbytes for unit in units]  # reading checks its digest
-    check_room(context.root, 3 * max(sizes, default=0) + (1 << 20))

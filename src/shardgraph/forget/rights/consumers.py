@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from shardgraph.errors import DamagedFile, ShardgraphError, WorkspaceBusy
-from shardgraph.forget.build.manifest import Manifest
+from shardgraph.forget.build.wanted import Manifest
 from shardgraph.forget.config import Config
 from shardgraph.forget.context import Context
 from shardgraph.forget.erase.recovery import writing

@@ -12,15 +12,14 @@ from typing import Any
 import numpy as np
 
 from shardgraph.errors import NothingToServe, WorkspaceError
-from shardgraph.forget.build.manifest import Manifest, load_group
-from shardgraph.forget.build.wanted import built_as_wanted
+from shardgraph.forget.build.wanted import Manifest, built_as_wanted, load_group
 from shardgraph.forget.config import Config
 from shardgraph.forget.rights.coverage import Available, allowed_ids, available_groups
 from shardgraph.forget.rights.provision import Provisioned, provisioned_groups
 from shardgraph.forget.rights.rights import Right, right_of
 from shardgraph.forget.rights.sums import RightSums, sum_allowed
-from shardgraph.learn.adapters import Adapters
 from shardgraph.learn.ensemble import Model
+from shardgraph.learn.inca import Adapters
 from shardgraph.storage.store import Store
 from shardgraph.storage.tables import erasures, inventory, requests
 

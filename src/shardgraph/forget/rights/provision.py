@@ -13,13 +13,14 @@ from pathlib import Path
 
 from shardgraph.digest import digest
 from shardgraph.errors import DamagedFile
-from shardgraph.forget.build.wanted import Wanted, run_tasks, tasks_for
+from shardgraph.forget.build.build import run_tasks
+from shardgraph.forget.build.wanted import Wanted, tasks_for
 from shardgraph.forget.config import Config
 from shardgraph.forget.context import Context
 from shardgraph.forget.rights.coverage import Available, allowed_ids, available_groups
 from shardgraph.forget.rights.rights import Right, rights_by_consumer
-from shardgraph.learn.adapters import Adapters
 from shardgraph.learn.executors import GroupTask
+from shardgraph.learn.inca import Adapters
 from shardgraph.storage.catalogue import Catalogue, Transaction
 from shardgraph.storage.files import adopt, destroy, destroy_with_folder, read_file, scratch_file
 from shardgraph.storage.samples import Samples, pack_samples

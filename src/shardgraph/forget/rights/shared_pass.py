@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from shardgraph.learn.adapters import Adapters
 from shardgraph.learn.ensemble import Logits, Model, chunks, pack_adapters
+from shardgraph.learn.inca import Adapters
 from shardgraph.learn.recipe import Recipe
 from shardgraph.storage.samples import Samples
 

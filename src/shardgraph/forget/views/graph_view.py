@@ -7,8 +7,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from shardgraph.errors import InputError
-from shardgraph.forget.build.manifest import Manifest
-from shardgraph.forget.build.wanted import graph_over, labels_in
+from shardgraph.forget.build.wanted import Manifest, graph_over, labels_in
 from shardgraph.forget.config import Config
 from shardgraph.forget.erase.plan import affected_groups
 from shardgraph.forget.intake.sources import terms_by_source

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from shardgraph.errors import InputError
-from shardgraph.forget.erase.request import forgotten_before
+from shardgraph.forget.erase.plan import forgotten_before
 from shardgraph.forget.proof.keys import Keys
 from shardgraph.storage.catalogue import Catalogue
 from shardgraph.storage.tables import inventory

@@ -13,14 +13,13 @@ from torch import Tensor
 
 from shardgraph.errors import DamagedFile, WorkspaceBusy, WorkspaceError
 from shardgraph.forget.build.build import SUBTRACTED, prototypes_key
-from shardgraph.forget.build.manifest import Manifest, load_group, load_prototypes
-from shardgraph.forget.build.wanted import built_as_wanted, wanted_groups
+from shardgraph.forget.build.wanted import Manifest, built_as_wanted, load_group, load_prototypes, wanted_groups
 from shardgraph.forget.config import Config
 from shardgraph.forget.context import Context
 from shardgraph.forget.erase.plan import affected_groups
-from shardgraph.learn.adapters import Adapters
 from shardgraph.learn.ensemble import Model
 from shardgraph.learn.executors import best_device
+from shardgraph.learn.inca import Adapters
 from shardgraph.learn.prototypes import Prototypes
 from shardgraph.storage.samples import TRAIN, Samples
 from shardgraph.storage.store import Store

@@ -1,7 +1,6 @@
 """Views: what is in a workspace, for those who look. They change nothing, and name no sample unless asked for one."""
 
-from shardgraph.forget.build.manifest import Manifest
-from shardgraph.forget.build.wanted import wanted_groups
+from shardgraph.forget.build.wanted import Manifest, wanted_groups
 from shardgraph.forget.context import Context
 from shardgraph.forget.views.graph_view import GraphView, ShardView, view_graph, view_shard
 from shardgraph.storage.samples import Samples, concatenate

@@ -13,10 +13,9 @@ import torch
 import triton
 from torch import Tensor
 
-from shardgraph.learn.adapters import Adapters
 from shardgraph.learn.cuda import kernels
 from shardgraph.learn.group import BETA1, BETA2, GroupInputs, batches, initial_parameters
-from shardgraph.learn.inca import EPS
+from shardgraph.learn.inca import EPS, Adapters
 from shardgraph.learn.recipe import Recipe
 from shardgraph.storage.samples import Samples
 

@@ -12,7 +12,9 @@ from fastapi.responses import JSONResponse, StreamingResponse
 
 from shardgraph.forget import ForgetRequest, Submission
 from shardgraph.service.auth.access import (
+    OWNER,
     Asker,
+    Caller,
     CurrentRuntime,
     Operator,
     Reader,
@@ -23,7 +25,6 @@ from shardgraph.service.auth.access import (
     only_owned,
     redact,
 )
-from shardgraph.service.auth.tokens import OWNER, Caller
 from shardgraph.service.error_responses import documented
 from shardgraph.service.runtime.runtime import Runtime
 from shardgraph.service.schemas import (

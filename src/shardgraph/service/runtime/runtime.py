@@ -215,7 +215,8 @@ class Runtime:
     def refresh_consumer_models(self) -> None:
         """Bring consumers' models in memory up to date: erased samples and revoked rights leave them as well."""
         with self._consumers_lock:
-            self._consumers.consumers.renew()
+            if "consumers" in vars(self._consumers):  # no model of a right was asked for yet
+                self._consumers.consumers.renew()
 
     @contextmanager
     def rights_workspace(self) -> Iterator[Workspace]:

@@ -65,6 +65,20 @@ def count_erasures_by_state(catalogue: Catalogue) -> dict[str, int]:
     return dict(catalogue.all("SELECT state, count(*) FROM erasures GROUP BY state"))
 
 
+def carries_requests(catalogue: Catalogue, number: int) -> bool:
+    """Whether requests of the queue are carried out by this erasure."""
+    return catalogue.one("SELECT 1 FROM requests WHERE erasure = ? LIMIT 1", number) is not None
+
+
+def any_closed_request(catalogue: Catalogue) -> bool:
+    """Whether a request waits to be called done: verified, certified, and its erasure done."""
+    sql = (
+        "SELECT 1 FROM requests r JOIN erasures e ON e.number = r.erasure"
+        " WHERE r.state = 'verified' AND r.certificate IS NOT NULL AND e.state = 'done' LIMIT 1"
+    )
+    return catalogue.one(sql) is not None
+
+
 def openings(catalogue: Catalogue) -> dict[int, str]:
     """The JSON text about the state before, of every erasure that is not finished, by number."""
     sql = "SELECT number, opening FROM erasures WHERE opening <> '{}'"

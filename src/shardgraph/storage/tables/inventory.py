@@ -323,6 +323,11 @@ def is_group_built(catalogue: Catalogue, name: str) -> bool:
     return catalogue.one("SELECT 1 FROM built WHERE name = ?", _GROUP + name) is not None
 
 
+def is_provisioning(catalogue: Catalogue) -> bool:
+    """Whether groups are kept for a consumer."""
+    return catalogue.one("SELECT 1 FROM consumers WHERE provision = 1") is not None
+
+
 def record_group(transaction: Transaction, name: str, built: Built) -> None:
     """Record that a group is built."""
     _record(transaction, _GROUP + name, built)

@@ -103,11 +103,6 @@ def find_grant(catalogue: Catalogue, consumer: str) -> Grant | None:
     return Grant(consumer, sources, shards, bool(found[0]))
 
 
-def any_provisioned_consumer(catalogue: Catalogue) -> bool:
-    """Whether groups are kept for a consumer."""
-    return catalogue.one("SELECT 1 FROM consumers WHERE provision = 1") is not None
-
-
 def save_grant(transaction: Transaction, grant: Grant) -> None:
     """Replace what a consumer may use; a consumer that may use nothing is removed."""
     transaction.execute("DELETE FROM rights WHERE consumer = ?", (grant.consumer,))

@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from shardgraph.errors import ConfigError, InputError
-from shardgraph.learn.adapters import Adapters
-from shardgraph.learn.inca import forward, frozen_attention, project
+from shardgraph.learn.inca import Adapters, forward, frozen_attention, project
 from shardgraph.learn.private.private_recipe import PrivateRecipe
 from shardgraph.learn.private.training import learners
 from shardgraph.learn.private.training.noise import NoiseSource

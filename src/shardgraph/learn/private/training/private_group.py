@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from shardgraph.errors import ConfigError
-from shardgraph.learn.adapters import Adapters
 from shardgraph.learn.group import AdamW, cosine
+from shardgraph.learn.inca import Adapters
 from shardgraph.learn.numerics import fixed_numerics
 from shardgraph.learn.private.private_recipe import PrivateRecipe
 from shardgraph.learn.private.training.gradients import clip_weights

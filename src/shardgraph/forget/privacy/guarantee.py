@@ -1,4 +1,4 @@
-"""Which guarantee holds: exact where no served group has private edges, else (alpha, beta) and how they were found.
+"""The guarantee where served groups have private edges: (alpha, beta), and how they were found.
 
 No text for private edges holds the word that stands for equal bytes of the whole model.
 """
@@ -6,8 +6,7 @@ No text for private edges holds the word that stands for equal bytes of the whol
 from dataclasses import asdict
 from typing import Any
 
-from shardgraph.forget.build.manifest import Manifest
-from shardgraph.forget.build.wanted import wanted_groups
+from shardgraph.forget.build.wanted import Manifest, wanted_groups
 from shardgraph.forget.config import Config
 from shardgraph.forget.privacy.charges import Charges, joint_guarantee, removals_left, worst_guarantee, worst_loss
 from shardgraph.forget.proof.certificate import EXACT, WITHDRAWN
