@@ -2,6 +2,7 @@
 
     python docs/walks.py            the counts, and the files by room
     python docs/walks.py --json     the same as JSON
+    python docs/walks.py --write    the same, into ARCHITECTURE.md
 
 A file counts if a function of it is executed, in the command's process or in one that it starts; that a module is
 imported does not count. For `POST /requests` both processes of a running service are traced, from the call until the
@@ -20,14 +21,18 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 import shardgraph
 
 PACKAGE = Path(shardgraph.__file__).parent
-HOOK = """
+DOCUMENT = Path(__file__).parents[1] / "ARCHITECTURE.md"
+BEGIN, END = "<!-- walks: written by docs/walks.py -->", "<!-- end of walks -->"
+HOOK = '''
 import os, signal, sys, threading
 
 FUNCTION = 0x3  # CO_OPTIMIZED | CO_NEWLOCALS: a function's code, and neither a module's nor a class's
@@ -53,14 +58,14 @@ def restart(*_):
 signal.signal(signal.SIGUSR2, restart)
 threading.setprofile(profile)
 sys.setprofile(profile)
-"""
+'''
 
 
 def run(folder: Path, *words: str) -> set[str]:
     """The files that one command runs functions of."""
     output = folder / "walk"
     output.mkdir()
-    done = subprocess.run([*COMMAND, *words], env=environment(folder, output), capture_output=True, text=True)
+    done = subprocess.run([*COMMAND, *words], env=environment(folder, output), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return collected(output)
 
@@ -113,25 +118,26 @@ def post(folder: Path, workspace: Path) -> set[str]:
     return collected(output)
 
 
-def until(condition: object, seconds: float = 60) -> None:
+def until(condition: Callable[[], object], seconds: float = 60) -> None:
     """Wait for something to become true."""
     end = time.monotonic() + seconds
-    while not condition():  # type: ignore[operator]
+    while not condition():
         assert time.monotonic() < end, "this took too long"
         time.sleep(0.1)
 
 
-def call(url: str, body: object = None) -> dict:
+def call(url: str, body: object = None) -> dict[str, Any]:
     """A JSON answer; an error's body counts as one."""
     raw = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(url, raw, {"Content-Type": "application/json"})
     try:
         with urllib.request.urlopen(request, timeout=30) as answer:
-            return json.load(answer)
+            found: dict[str, Any] = json.load(answer)
     except urllib.error.HTTPError as error:
-        return json.load(error)
+        found = json.load(error)
     except urllib.error.URLError:  # it does not listen yet
         return {}
+    return found
 
 
 def walks() -> dict[str, list[str]]:
@@ -157,18 +163,52 @@ def walks() -> dict[str, list[str]]:
     return {walk: sorted(files) for walk, files in found.items()}
 
 
-def main() -> None:
-    """Print the walks."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    found = walks()
-    if parser.parse_args().json:
-        print(json.dumps(found, indent=1))
-        return
+def as_text(found: dict[str, list[str]]) -> str:
+    """The walks in Markdown: a line a room, with its files."""
+    lines = []
     for walk, files in found.items():
-        print(f"{walk}: {len(files)} files")
+        lines += [f"**{walk}**: {len(files)} files", ""]
+        rooms: dict[str, list[str]] = {}
         for file in files:
-            print(f"  {file}")
+            room, _, rest = file.partition("/")
+            rooms.setdefault(room if rest else "", []).append((rest or file).removesuffix(".py"))
+        for room, names in rooms.items():
+            lines.append(f"- `{room + '/' if room else 'shardgraph/'}` {', '.join(names)}")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def written(text: str) -> dict[str, set[str]]:
+    """The walks that a document lists, as `as_text` wrote them."""
+    found: dict[str, set[str]] = {}
+    for line in between(text).splitlines():
+        if line.startswith("**"):
+            files = found[line.split("**")[1]] = set()
+        elif line.startswith("- `"):
+            room, _, names = line.removeprefix("- `").partition("` ")
+            files |= {f"{'' if room == 'shardgraph/' else room}{name}.py" for name in names.split(", ")}
+    return found
+
+
+def between(text: str) -> str:
+    """What stands between the two marks of a document."""
+    return text.partition(BEGIN)[2].partition(END)[0]
+
+
+def main() -> None:
+    """Print the walks, or write them down."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--write", action="store_true", help="write them into ARCHITECTURE.md")
+    args = parser.parse_args()
+    found = walks()
+    if args.json:
+        print(json.dumps(found, indent=1))
+    elif args.write:
+        text = DOCUMENT.read_text(encoding="utf-8")
+        DOCUMENT.write_text(text.replace(between(text), f"\n\n{as_text(found)}\n"), encoding="utf-8")
+    else:
+        print(as_text(found))
 
 
 if __name__ == "__main__":
