@@ -31,7 +31,7 @@ class Config:
     recipe      how groups are trained; fixed by the first training
     privacy     the terms of private edges, if there are any; fixed by the first training, but for the budget
 
-    The last three are kept as the JSON that was written, because its digest is part of every group's key: a setting that
+    The last three are kept as the JSON that was written, since its digest is part of every group's key: a setting that
     a later version adds must not change it. `the_topology`, `the_recipe` and `the_privacy` are the values, parsed once.
     """
 
