@@ -30,6 +30,9 @@ class Config:
     topology    which shard a sample belongs to and who learns from whom; fixed by the first training
     recipe      how groups are trained; fixed by the first training
     privacy     the terms of private edges, if there are any; fixed by the first training, but for the budget
+
+    The last three are kept as the JSON that was written, since its digest is part of every group's key: a setting that
+    a later version adds must not change it. `the_topology`, `the_recipe` and `the_privacy` are the values, parsed once.
     """
 
     seed: int
@@ -68,12 +71,19 @@ class Config:
 
     def the_recipe(self) -> Recipe:
         """The recipe, once it is fixed."""
+        return self._recipe
+
+    @cached_property
+    def _recipe(self) -> Recipe:
         return Recipe.from_json(_fixed(self.recipe))
 
     def the_privacy(self) -> "PrivacyTerms | None":
         """The terms of private edges; None where all edges are plain."""
-        if self.privacy is None:
-            return None
+        return None if self.privacy is None else self._privacy
+
+    @cached_property
+    def _privacy(self) -> "PrivacyTerms":
+        assert self.privacy is not None
         from shardgraph.learn.private.accounting.terms import PrivacyTerms
 
         return PrivacyTerms.from_json(self.privacy)

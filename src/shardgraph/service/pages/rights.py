@@ -3,7 +3,6 @@
 A consumer sees its own right.
 """
 
-import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Annotated, Any, Literal, TypeVar
@@ -12,13 +11,14 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, HTTPException, Query, Request, Response
 from fastapi.responses import RedirectResponse
 
-from shardgraph.errors import InputError, WorkspaceBusy
+from shardgraph.errors import InputError
 from shardgraph.forget import Right, Workspace
 from shardgraph.service.auth.access import CONSUMER, OPERATOR, Caller, CurrentRuntime
 from shardgraph.service.pages.rendering import PREFIX, render
 from shardgraph.service.pages.visitors import Form, Operator, PageRoute, RightsReader, read_name, read_names, read_text
 from shardgraph.service.routes.predictions import best_classes
 from shardgraph.service.runtime.runtime import Runtime
+from shardgraph.storage.files import retry_while_busy
 
 LIST = f"{PREFIX}/rights"
 TIMEOUT, PAUSE = 10.0, 0.1  # seconds to wait for the workspace's write lock, and between two attempts
@@ -133,15 +133,12 @@ def _check_visible(who: Caller, consumer: str) -> str:
 
 def _wait_for_lock(opened: Callable[[], AbstractContextManager[Workspace]], write: Callable[[Workspace], T]) -> T:
     """Write; while another process holds the write lock, try again for a while."""
-    end = time.monotonic() + TIMEOUT
-    while True:
-        try:
-            with opened() as workspace:
-                return write(workspace)
-        except WorkspaceBusy:
-            if time.monotonic() > end:
-                raise
-            time.sleep(PAUSE)
+
+    def act() -> T:
+        with opened() as workspace:
+            return write(workspace)
+
+    return retry_while_busy(act, TIMEOUT, pause=PAUSE)
 
 
 def _address(consumer: str) -> str:
