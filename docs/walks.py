@@ -13,6 +13,7 @@ import argparse
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -32,7 +33,7 @@ import shardgraph
 PACKAGE = Path(shardgraph.__file__).parent
 DOCUMENT = Path(__file__).parents[1] / "ARCHITECTURE.md"
 BEGIN, END = "<!-- walks: written by docs/walks.py -->", "<!-- end of walks -->"
-HOOK = '''
+HOOK = """
 import os, signal, sys, threading
 
 FUNCTION = 0x3  # CO_OPTIMIZED | CO_NEWLOCALS: a function's code, and neither a module's nor a class's
@@ -58,14 +59,16 @@ def restart(*_):
 signal.signal(signal.SIGUSR2, restart)
 threading.setprofile(profile)
 sys.setprofile(profile)
-'''
+"""
 
 
 def run(folder: Path, *words: str) -> set[str]:
     """The files that one command runs functions of."""
     output = folder / "walk"
     output.mkdir()
-    done = subprocess.run([*COMMAND, *words], env=environment(folder, output), capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [*COMMAND, *words], env=environment(folder, output), capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     return collected(output)
 
@@ -83,13 +86,17 @@ def environment(folder: Path, output: Path) -> dict[str, str]:
     return {**os.environ, **own}
 
 
-def collected(output: Path) -> set[str]:
-    """The files that any process recorded, below the package; the folder is emptied."""
+def recorded(output: Path) -> set[str]:
+    """The files that any process recorded so far, below the package."""
     names = {line for file in output.iterdir() for line in file.read_text().splitlines()}
-    for file in output.iterdir():
-        file.unlink()
-    output.rmdir()
     return {str(Path(name).relative_to(PACKAGE)) for name in names}
+
+
+def collected(output: Path) -> set[str]:
+    """The files that any process recorded; the folder is removed."""
+    found = recorded(output)
+    shutil.rmtree(output)
+    return found
 
 
 def post(folder: Path, workspace: Path) -> set[str]:
@@ -112,10 +119,11 @@ def post(folder: Path, workspace: Path) -> set[str]:
         time.sleep(0.5)
         accepted = call(f"{base}/requests", {"samples": ["s-007"]})
         until(lambda: call(f"{base}/requests/{accepted['number']}")["state"] == "done")
+        return recorded(output)
     finally:
         service.send_signal(signal.SIGTERM)
         service.wait()
-    return collected(output)
+        collected(output)
 
 
 def until(condition: Callable[[], object], seconds: float = 60) -> None:

@@ -38,7 +38,10 @@ def test_every_path_that_it_names_exists():
     assert [path for path in named if not (ROOT / path).exists()] == []
     short = {path for path in re.findall(r"`(\w+/[\w/]+\.py)`", TEXT) if path.startswith(SHORT)}
     package = ROOT / "src" / "shardgraph"
-    assert short and [path for path in short if not (package / path).exists() and not (package / "forget" / path).exists()] == []
+    assert (
+        short
+        and [path for path in short if not (package / path).exists() and not (package / "forget" / path).exists()] == []
+    )
 
 
 @pytest.mark.parametrize("what", ASKED)

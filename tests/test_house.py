@@ -147,14 +147,20 @@ def test_everything_that_the_front_names_is_there():
 
 
 def test_each_rule_breaks_when_it_is_violated():
-    assert wrong_arrows("graph", iter(["shardgraph.learn.group"])) and not wrong_arrows("cli", iter(["shardgraph.graph"]))
-    assert sql_in('"""SELECT in a docstring FROM nowhere."""\nx = "SELECT id FROM samples"') == ["SELECT id FROM samples"]
+    assert wrong_arrows("graph", iter(["shardgraph.learn.group"])) and not wrong_arrows(
+        "cli", iter(["shardgraph.graph"])
+    )
+    assert sql_in('"""SELECT in a docstring FROM nowhere."""\nx = "SELECT id FROM samples"') == [
+        "SELECT id FROM samples"
+    ]
     assert sql_in('y = f"UPDATE {1} SET a"\nz = "DELETE FROM samples"') == ["DELETE FROM samples"]
     assert crowded({Path("room"): [f"m{i}" for i in range(MOST_MODULES + 1)]}) == ["room"]
     assert not crowded({Path("room"): ["__init__", "base", *(f"m{i}" for i in range(MOST_MODULES))]})
     assert ambiguous([Path("a/ledger.py"), Path("b/ledger.py"), Path("a/base.py"), Path("b/base.py")]) == {"ledger"}
     assert below_the_front(imports_in("from shardgraph.forget.erase import execute")) != []
     assert below_the_front(imports_in("from shardgraph.forget import Workspace")) == []
+
+
 def called(path):
     """The dotted names of all calls in a module."""
     calls = (node.func for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call))

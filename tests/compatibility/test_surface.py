@@ -8,8 +8,11 @@ def test_every_command_has_the_options_and_arguments_it_had():
 
 
 def test_the_service_has_the_routes_schemas_and_pages_it_had():
+    """A schema's own name is in no request and no answer: what counts is which properties there are together."""
     expected = {part: known for part, known in surface.load().items() if part != "commands"}
-    assert surface.differences(expected, surface.service()) == []
+    found = surface.service()
+    assert sorted(expected.pop("schemas").values()) == sorted(found.pop("schemas").values())
+    assert surface.differences(expected, found) == []
 
 
 def test_a_changed_option_and_a_lost_route_are_noticed():

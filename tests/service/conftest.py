@@ -15,7 +15,7 @@ from fastapi import FastAPI
 from shardgraph.forget.workspace import Workspace
 from shardgraph.graph import BySource
 from shardgraph.service.app import create_app
-from shardgraph.service.auth.access import ROLES, create_token
+from shardgraph.service.auth.tokens import ROLES, create_token
 from shardgraph.service.server import Server, listen
 from tests.strategies import LABELS, QUICK, embed, many
 

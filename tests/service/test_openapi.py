@@ -9,7 +9,7 @@ from hypothesis.errors import Unsatisfiable
 from schemathesis import GenerationMode
 
 from shardgraph.forget.workspace import Workspace
-from shardgraph.service.auth.access import create_token
+from shardgraph.service.auth.tokens import create_token
 from tests.service.conftest import ROWS, running
 
 ANSWERS = (

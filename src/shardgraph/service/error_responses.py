@@ -17,7 +17,7 @@ from shardgraph.errors import (
     WorkspaceBusy,
     WorkspaceError,
 )
-from shardgraph.service.auth.access import AUDITOR, OPERATOR, Caller
+from shardgraph.service.auth.tokens import AUDITOR, OPERATOR, Caller
 from shardgraph.service.schemas import Problem
 
 STATUS_CODES: tuple[tuple[type[Exception], int], ...] = (

@@ -19,7 +19,7 @@ from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartParser
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from shardgraph.service.auth.access import any_token, caller_of
+from shardgraph.service.auth.tokens import any_token, caller_of
 from shardgraph.service.error_responses import refuse, unexpected
 from shardgraph.service.pages.rendering import PREFIX, render
 from shardgraph.service.runtime.logs import write_error, write_log

@@ -16,7 +16,7 @@ import uvicorn
 from shardgraph.errors import ConfigError
 from shardgraph.forget import Workspace
 from shardgraph.service.app import create_app
-from shardgraph.service.auth.access import any_token
+from shardgraph.service.auth.tokens import any_token
 from shardgraph.service.middleware import is_local
 from shardgraph.service.runtime.logs import LogHandler, write_log
 from shardgraph.service.runtime.supervisor import WorkerProcess

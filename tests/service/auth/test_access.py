@@ -6,7 +6,7 @@ import pytest
 
 from shardgraph.forget.workspace import Workspace
 from shardgraph.graph import Complete
-from shardgraph.service.auth.access import ROLES, create_token, revoke_token
+from shardgraph.service.auth.tokens import ROLES, create_token, revoke_token
 from tests.service.conftest import BY_SOURCE, ROWS, create_tokens, running
 from tests.strategies import LABELS, QUICK, RING, embed
 

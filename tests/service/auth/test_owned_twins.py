@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from shardgraph.forget.workspace import Workspace
-from shardgraph.service.auth.access import create_token
+from shardgraph.service.auth.tokens import create_token
 from shardgraph.storage.tables import inventory
 from tests.service.conftest import BY_SOURCE, running
 from tests.strategies import embed

@@ -6,7 +6,7 @@ from html import unescape
 import pytest
 
 from shardgraph.forget.workspace import Workspace
-from shardgraph.service.auth.access import create_token, revoke_token
+from shardgraph.service.auth.tokens import create_token, revoke_token
 from shardgraph.service.pages import sessions
 from shardgraph.service.pages.sessions import HOURS, Sessions
 

@@ -24,7 +24,7 @@ def test_a_first_training_beside_the_worker_is_measured(fast_path):
 
 
 def test_the_worker_and_the_tokens_load_no_web_framework():
-    modules = "shardgraph.service.runtime.worker, shardgraph.service.auth.access"
+    modules = "shardgraph.service.runtime.worker, shardgraph.service.auth.tokens"
     web = ("fastapi", "starlette", "uvicorn", "jinja2", "prometheus_client")
     script = f"import sys, {modules}; print([name for name in {web} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", script], env=ENVIRONMENT, capture_output=True, text=True, check=True)

@@ -57,7 +57,7 @@ def token(
     as_json: Json = False,
 ) -> None:
     """List the tokens of the service, create one, or revoke one."""
-    from shardgraph.service.auth.access import create_token, list_tokens, revoke_token
+    from shardgraph.service.auth.tokens import create_token, list_tokens, revoke_token
 
     create = role is not None
     if (name is None and (create or revoke)) or (name is not None and create == revoke):

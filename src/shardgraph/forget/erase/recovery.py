@@ -54,6 +54,7 @@ def _has_strays(context: Context) -> bool:
 def recover(context: Context) -> list[Certificate]:
     """Finish whatever was interrupted; the certificates of erasures that ended so. Needs the lock."""
     store, catalogue = context.store, context.catalogue
+    context.numerics  # noqa: B018  a device that cannot be used is an error before anything changes
     if (context.root / PROVISIONED).is_dir():
         destroy_strays(store)
     sweep(context.root)

@@ -12,7 +12,8 @@ from pydantic import ValidationError
 
 from shardgraph.errors import InputError
 from shardgraph.forget import Submission
-from shardgraph.service.auth.access import OWNER, Caller, CurrentRuntime, may_know_erased
+from shardgraph.service.auth.access import CurrentRuntime, may_know_erased
+from shardgraph.service.auth.tokens import OWNER, Caller
 from shardgraph.service.pages.rendering import PREFIX, render
 from shardgraph.service.pages.sessions import MAX_ENCRYPTED, EncryptedAddresses
 from shardgraph.service.pages.visitors import Asker, Form, PageRoute, read_exact, read_name, read_text

@@ -3,7 +3,8 @@
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
 
-from shardgraph.service.auth.access import CurrentRuntime, caller_of, hash_of
+from shardgraph.service.auth.access import CurrentRuntime
+from shardgraph.service.auth.tokens import caller_of, hash_of
 from shardgraph.service.pages.rendering import PREFIX, home_of, render
 from shardgraph.service.pages.visitors import (
     COOKIE,

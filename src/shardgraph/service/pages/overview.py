@@ -7,7 +7,8 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 
 from shardgraph.forget import Measurement
-from shardgraph.service.auth.access import OWNER, CurrentRuntime
+from shardgraph.service.auth.access import CurrentRuntime
+from shardgraph.service.auth.tokens import OWNER
 from shardgraph.service.pages.rendering import PREFIX, render
 from shardgraph.service.pages.visitors import PageRoute, Reader
 from shardgraph.service.runtime.runtime import Runtime

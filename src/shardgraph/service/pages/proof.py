@@ -10,7 +10,8 @@ from starlette.datastructures import FormData, UploadFile
 
 from shardgraph.errors import DamagedFile, InputError, ShardgraphError, VerificationError
 from shardgraph.forget import Certificate, Check, check_certificate, opens
-from shardgraph.service.auth.access import OWNER, CurrentRuntime, certificate_number, nonces_for
+from shardgraph.service.auth.access import CurrentRuntime, certificate_number, nonces_for
+from shardgraph.service.auth.tokens import OWNER
 from shardgraph.service.pages.rendering import PREFIX, render
 from shardgraph.service.pages.requests import Number
 from shardgraph.service.pages.visitors import Asker, Form, Inspector, PageRoute, Reader, read_exact, read_text

@@ -12,7 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from shardgraph import __version__
-from shardgraph.service.auth.access import AUDITOR, CONSUMER, OPERATOR, OWNER
+from shardgraph.service.auth.tokens import AUDITOR, CONSUMER, OPERATOR, OWNER
 
 PREFIX = "/pages"
 NAVIGATION = (  # title, path, and the roles that see it

@@ -6,7 +6,8 @@ from anyio import to_thread
 from fastapi import APIRouter, Header, Path, Query, Request, Response
 from fastapi.responses import RedirectResponse
 
-from shardgraph.service.auth.access import AUDITOR, OPERATOR, OWNER, CurrentRuntime, find_request
+from shardgraph.service.auth.access import CurrentRuntime, find_request
+from shardgraph.service.auth.tokens import AUDITOR, OPERATOR, OWNER
 from shardgraph.service.pages.rendering import PREFIX, render
 from shardgraph.service.pages.visitors import Asker, Form, Operator, PageRoute, Reader
 from shardgraph.service.routes.requests import stream_states

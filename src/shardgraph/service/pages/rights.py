@@ -13,7 +13,8 @@ from fastapi.responses import RedirectResponse
 
 from shardgraph.errors import InputError
 from shardgraph.forget import Right, Workspace
-from shardgraph.service.auth.access import CONSUMER, OPERATOR, Caller, CurrentRuntime
+from shardgraph.service.auth.access import CurrentRuntime
+from shardgraph.service.auth.tokens import CONSUMER, OPERATOR, Caller
 from shardgraph.service.pages.rendering import PREFIX, render
 from shardgraph.service.pages.visitors import Form, Operator, PageRoute, RightsReader, read_name, read_names, read_text
 from shardgraph.service.routes.predictions import best_classes

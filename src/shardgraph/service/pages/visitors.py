@@ -15,17 +15,8 @@ from starlette.datastructures import FormData
 from starlette.exceptions import HTTPException as AnyHTTPException
 
 from shardgraph.errors import InputError, ShardgraphError
-from shardgraph.service.auth.access import (
-    AUDITOR,
-    CONSUMER,
-    LOCAL,
-    OPERATOR,
-    OWNER,
-    Caller,
-    CurrentRuntime,
-    any_token,
-    caller_named,
-)
+from shardgraph.service.auth.access import CurrentRuntime
+from shardgraph.service.auth.tokens import AUDITOR, CONSUMER, LOCAL, OPERATOR, OWNER, Caller, any_token, caller_named
 from shardgraph.service.error_responses import message_for, status_of
 from shardgraph.service.middleware import is_local
 from shardgraph.service.pages.rendering import PREFIX, render

@@ -17,7 +17,8 @@ from shardgraph.embedding.records import EMBEDDING, IMAGE, TEXT, UNLABELLED, Pay
 from shardgraph.errors import InputError, WorkspaceError
 from shardgraph.forget import Config, load_backbone_of
 from shardgraph.learn.ensemble import Model
-from shardgraph.service.auth.access import CONSUMER, Caller, CurrentRuntime, Predictor
+from shardgraph.service.auth.access import CurrentRuntime, Predictor
+from shardgraph.service.auth.tokens import CONSUMER, Caller
 from shardgraph.service.error_responses import documented
 from shardgraph.service.runtime.runtime import Runtime
 from shardgraph.service.schemas import (

@@ -5,7 +5,8 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, HTTPException, Path, Query
 
-from shardgraph.service.auth.access import AUDITOR, CONSUMER, OPERATOR, CurrentRuntime, Inspector, allow
+from shardgraph.service.auth.access import CurrentRuntime, Inspector, allow
+from shardgraph.service.auth.tokens import AUDITOR, CONSUMER, OPERATOR
 from shardgraph.service.error_responses import documented
 from shardgraph.service.schemas import Event, EventPage, PublicKey, ServedState
 

@@ -12,9 +12,7 @@ from fastapi.responses import JSONResponse, StreamingResponse
 
 from shardgraph.forget import ForgetRequest, Submission
 from shardgraph.service.auth.access import (
-    OWNER,
     Asker,
-    Caller,
     CurrentRuntime,
     Operator,
     Reader,
@@ -25,6 +23,7 @@ from shardgraph.service.auth.access import (
     only_owned,
     redact,
 )
+from shardgraph.service.auth.tokens import OWNER, Caller
 from shardgraph.service.error_responses import documented
 from shardgraph.service.runtime.runtime import Runtime
 from shardgraph.service.schemas import (
