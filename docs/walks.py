@@ -214,7 +214,8 @@ def main() -> None:
         print(json.dumps(found, indent=1))
     elif args.write:
         text = DOCUMENT.read_text(encoding="utf-8")
-        DOCUMENT.write_text(text.replace(between(text), f"\n\n{as_text(found)}\n"), encoding="utf-8")
+        before, after = text.partition(BEGIN)[0], text.partition(END)[2]
+        DOCUMENT.write_text(f"{before}{BEGIN}\n\n{as_text(found)}\n{END}{after}", encoding="utf-8")
     else:
         print(as_text(found))
 
