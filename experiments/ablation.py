@@ -26,7 +26,7 @@ from experiments.recordfile import Record, RecordFile
 from experiments.records import YOURS, Records, title
 from experiments.result import Result, Table
 from experiments.rivals import Fitted
-from experiments.runs import Bench, mean_logits, splits
+from experiments.runs import Setup, mean_logits, splits
 from shardgraph.learn.recipe import Recipe
 from shardgraph.storage.samples import Samples
 
@@ -65,29 +65,29 @@ def ablation(
 ) -> Iterator[Record]:
     """Every change that is not done on the held-out part, from as few trainings as possible."""
     base, data = base or Recipe(), whole.held_out()
-    kept = Bench(data, device, base)
+    kept = Setup(data, device, base)
     for change, settings in ADAPTERS.items():
         if change in done and change != "default":
             continue
-        bench = _bench(data, device, replace(base, **_heads(settings, data)), kept)
-        trained = _trained(bench, seed)
-        yield _record(change, bench, trained, seed)
+        setup = _setup(data, device, replace(base, **_heads(settings, data)), kept)
+        trained = _trained(setup, seed)
+        yield _record(change, setup, trained, seed)
         if change == "default":
             kept_adapters = trained
     for change, settings in PROTOTYPES.items():
-        bench = Bench(data, device, replace(base, **settings))
+        setup = Setup(data, device, replace(base, **settings))
         if "expansion" not in settings:
-            bench = _bench(data, device, bench.recipe, kept)
-        yield _record(change, bench, kept_adapters, seed)
+            setup = _setup(data, device, setup.recipe, kept)
+        yield _record(change, setup, kept_adapters, seed)
     for change, prior in PRIORS.items():
-        bench = _bench(data, device, base, kept)
-        bench.prior = prior
-        yield _record(change, bench, kept_adapters, seed)
+        setup = _setup(data, device, base, kept)
+        setup.prior = prior
+        yield _record(change, setup, kept_adapters, seed)
     if FIRST in done:
         return
     light = replace(data, train=_first(data.train), test=_first(data.test))
-    bench = Bench(light, device, base)
-    yield _record(FIRST, bench, _trained(bench, seed), seed)
+    setup = Setup(light, device, base)
+    yield _record(FIRST, setup, _trained(setup, seed), seed)
 
 
 def show(records: Records) -> Result:
@@ -142,22 +142,22 @@ def _draw(figure: Any, found: Found) -> None:
     axes.legend(frameon=False)
 
 
-def _bench(data: Data, device: str, recipe: Recipe, known: Bench) -> Bench:
-    """A bench for another recipe that takes over the sums of one with the same expansion."""
-    bench = Bench(data, device, recipe)
-    bench.first, bench.second, bench.described = known.first, known.second, known.described
-    return bench
+def _setup(data: Data, device: str, recipe: Recipe, known: Setup) -> Setup:
+    """A setup for another recipe that takes over the sums of one with the same expansion."""
+    setup = Setup(data, device, recipe)
+    setup.first, setup.second, setup.described = known.first, known.second, known.described
+    return setup
 
 
-def _trained(bench: Bench, seed: int) -> dict[int, tuple[Fitted, Tensor]]:
+def _trained(setup: Setup, seed: int) -> dict[int, tuple[Fitted, Tensor]]:
     """At every level the trained groups, and their mean logits on the held-out part."""
-    shapes = splits(bench.data)
-    fitted = {n: bench.train(shapes[n], seed) for n in LEVELS}
-    return {n: (own, mean_logits(own, bench.data.test)) for n, own in fitted.items()}
+    shapes = splits(setup.data)
+    fitted = {n: setup.train(shapes[n], seed) for n in LEVELS}
+    return {n: (own, mean_logits(own, setup.data.test)) for n, own in fitted.items()}
 
 
-def _record(change: str, bench: Bench, trained: dict[int, tuple[Fitted, Tensor]], seed: int) -> Record:
-    alone, mixed = ({str(n): bench.mixed(*own, mixes) for n, own in trained.items()} for mixes in ("nothing", "second"))
+def _record(change: str, setup: Setup, trained: dict[int, tuple[Fitted, Tensor]], seed: int) -> Record:
+    alone, mixed = ({str(n): setup.mixed(*own, mixes) for n, own in trained.items()} for mixes in ("nothing", "second"))
     return {"rival": "ablation", "change": change, "seed": seed, "alone": alone, "mixed": mixed}
 
 

@@ -45,7 +45,7 @@ Shards = Mapping[str, Samples]
 Who = list[tuple[str, int]]  # rivals, and how many shards they have
 
 
-class Bench:
+class Setup:
     """A data set on a device, with what all its runs share."""
 
     def __init__(self, data: Data, device: str, recipe: Recipe | None = None) -> None:
@@ -131,32 +131,32 @@ def methods_at(levels: Iterable[int]) -> Who:
     return [(name, n) for n in levels for name in (("No sharding", "Ceiling") if n == 1 else sharded)]
 
 
-def graphs(bench: Bench, seed: int, who: Iterable[tuple[str, int]]) -> Iterator[Record]:
+def graphs(setup: Setup, seed: int, who: Iterable[tuple[str, int]]) -> Iterator[Record]:
     """Rivals at their levels, from as few trainings as possible."""
     wanted: dict[Shape, Who] = {}
     for name, n in who:
-        shape = RIVALS[name].shape(splits(bench.data)[n])
+        shape = RIVALS[name].shape(splits(setup.data)[n])
         assert shape is not None
         wanted.setdefault(shape, []).append((name, n))
     for shape, here in wanted.items():
         start = time.perf_counter()
-        fitted = bench.train(shape, seed)
+        fitted = setup.train(shape, seed)
         seconds = time.perf_counter() - start
-        logits = mean_logits(fitted, bench.data.test)
-        about = {"shape": shape, "seed": seed, "adapter": bench.recipe.adapter, "train_seconds": round(seconds, 3)}
-        about |= {"cost": fitted.cost(), "samples": len(bench.data.train)}
-        if seed == 0 and bench.recipe.adapter == "inca" and {("SAFE", 64), ("SAFE", 256)} & set(here):
-            measured = {"n": shape[0] * shape[1], "device": bench.device, "forgets": forgets(fitted)}
+        logits = mean_logits(fitted, setup.data.test)
+        about = {"shape": shape, "seed": seed, "adapter": setup.recipe.adapter, "train_seconds": round(seconds, 3)}
+        about |= {"cost": fitted.cost(), "samples": len(setup.data.train)}
+        if seed == 0 and setup.recipe.adapter == "inca" and {("SAFE", 64), ("SAFE", 256)} & set(here):
+            measured = {"n": shape[0] * shape[1], "device": setup.device, "forgets": forgets(fitted)}
             yield about | {"rival": "forget"} | measured  # before the records that mark this shape as done
         for name, n in here:
-            yield about | {"rival": name, "n": n, "accuracy": bench.mixed(fitted, logits, RIVALS[name].mixes)}
+            yield about | {"rival": name, "n": n, "accuracy": setup.mixed(fitted, logits, RIVALS[name].mixes)}
 
 
-def alone(bench: Bench, who: Iterable[str] = ALONE) -> Iterator[Record]:
+def alone(setup: Setup, who: Iterable[str] = ALONE) -> Iterator[Record]:
     """Prototypes, of first and second order, that no graph changes."""
     for name in who:
         mixes = RIVALS[name].mixes
-        score = bench.accuracy(bench.similarities[mixes], bench.sums(mixes).classes)
+        score = setup.accuracy(setup.similarities[mixes], setup.sums(mixes).classes)
         yield {"rival": name, "n": 0, "seed": 0, "adapter": "none", "accuracy": score, "cost": 0.0}
 
 
@@ -178,46 +178,46 @@ def finer(data: Data, n: int) -> list[Shape]:
     return [(n // 2**i, 2**i) for i in range(n.bit_length()) if 2 ** (i + 1) <= len(data.classes)]
 
 
-def fine(bench: Bench, seed: int, n: int, who: Sequence[str]) -> Iterator[Record]:
+def fine(setup: Setup, seed: int, n: int, who: Sequence[str]) -> Iterator[Record]:
     """Accuracy at every such cut."""
-    for shape in finer(bench.data, n):
-        fitted = bench.train(shape, seed)
-        logits = mean_logits(fitted, bench.data.test)
+    for shape in finer(setup.data, n):
+        fitted = setup.train(shape, seed)
+        logits = mean_logits(fitted, setup.data.test)
         for name in who:
-            score = bench.mixed(fitted, logits, RIVALS[name].mixes)
+            score = setup.mixed(fitted, logits, RIVALS[name].mixes)
             yield {"rival": name, "n": n, "shape": shape, "seed": seed, "accuracy": score}
 
 
-def instant(bench: Bench, seed: int, n: int, who: Sequence[str], steps: int = STEPS) -> Iterator[Record]:
+def instant(setup: Setup, seed: int, n: int, who: Sequence[str], steps: int = STEPS) -> Iterator[Record]:
     """Shards leave one after another, with every adapter that learned from them, and nothing is retrained."""
-    bilevel = splits(bench.data)[n]
+    bilevel = splits(setup.data)[n]
     for cut in sorted({RIVALS[name].cut or "" for name in who}):
-        fitted = bench.train(bilevel if cut == "bilevel" else (n, 1), seed)
-        logits = adapter_logits(fitted, bench.data.test).to(bench.device)
+        fitted = setup.train(bilevel if cut == "bilevel" else (n, 1), seed)
+        logits = adapter_logits(fitted, setup.data.test).to(setup.device)
         owners = [(group, label) for group in sorted(fitted.adapters) for label in fitted.adapters[group].classes]
-        for step, (left, sums) in enumerate(leaving(bench, fitted.shards, seed, steps)):
+        for step, (left, sums) in enumerate(leaving(setup, fitted.shards, seed, steps)):
             kept = {group: a for group, a in fitted.adapters.items() if group in left}
             left_over = [i for i, (group, _) in enumerate(owners) if group in kept]
             columns = torch.tensor(left_over, dtype=torch.long, device=logits.device)
             for rival in (RIVALS[name] for name in who if RIVALS[name].cut == cut):
                 own = sums["second" if rival.mixes == "second" else "first"]
-                scores = bench.similarity(own, rival.mixes)
-                recipe = rival.recipe(bench.recipe)
+                scores = setup.similarity(own, rival.mixes)
+                recipe = rival.recipe(setup.recipe)
                 model = Model.assemble(kept, own, recipe, seed, "cpu", _constant(scores))
                 mean = logits[:, columns] @ model.average.to(logits)
-                score = bench.accuracy(mixed_scores(model, mean.cpu(), scores), model.classes)
+                score = setup.accuracy(mixed_scores(model, mean.cpu(), scores), model.classes)
                 yield {"rival": rival.name, "n": n, "seed": seed, "gone": step / steps, "accuracy": score}
 
 
-def leaving(bench: Bench, shards: Shards, seed: int, steps: int) -> Iterator[tuple[Shards, dict[str, Prototypes]]]:
+def leaving(setup: Setup, shards: Shards, seed: int, steps: int) -> Iterator[tuple[Shards, dict[str, Prototypes]]]:
     """At every step the shards that are left, and the prototypes from which those that left were subtracted."""
     names = sorted(shards)
     order = [names[i] for i in generator(seed, "leaving").permutation(len(names)).tolist()]
-    sums, gone = {"first": bench.first, "second": bench.second}, 0
+    sums, gone = {"first": setup.first, "second": setup.second}, 0
     for step in range(steps):
         now = len(order) * step // steps
         parts = [shards[name] for name in order[gone:now]]
-        sums = {m: own.minus(concatenate(parts), bench.device) if parts else own for m, own in sums.items()}
+        sums = {m: own.minus(concatenate(parts), setup.device) if parts else own for m, own in sums.items()}
         gone = now
         yield {name: shards[name] for name in order[gone:]}, sums
 
@@ -245,7 +245,7 @@ def _in_chunks(function: Callable[[Samples], Tensor], samples: Samples) -> Tenso
 
 def _linear(job: tuple[int, Who]) -> list[Record]:
     torch.set_num_threads(1)
-    return list(graphs(_bench, *job))
+    return list(graphs(_setup, *job))
 
 
 def _ignore_interrupt() -> None:
@@ -253,7 +253,7 @@ def _ignore_interrupt() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-_bench: Any = None
+_setup: Any = None
 
 
 def _finished(waiting: Any) -> Iterator[list[Record]]:
@@ -273,22 +273,22 @@ def run(
     seeds: Sequence[int] = SEEDS,
 ) -> None:
     """Run and record everything about one data set that is not recorded yet."""
-    global _bench
+    global _setup
     start = time.perf_counter()
     recipe = replace(LINEAR, expansion=0)
     features = replace(data, train=_light(data.train), test=_light(data.test))
-    _bench = Bench(features, "cpu", recipe)
+    _setup = Setup(features, "cpu", recipe)
     jobs = [(seed, left) for n in levels[::-1] for seed in seeds if (left := _left(file, "linear", seed, (n,)))]
     jobs = [job for job in jobs if linear and any(RIVALS[name].mixes != "second" for name, _ in job[1])]
     count = max((os.cpu_count() or 2) - 4, 1)
     with get_context("fork").Pool(count, _ignore_interrupt) as pool:  # forked before the device is initialised
         waiting = pool.imap_unordered(_linear, jobs)
-        bench = Bench(data, device)
-        file.add(alone(bench, [name for name in ALONE if not file.has(rival=name)]))
+        setup = Setup(data, device)
+        file.add(alone(setup, [name for name in ALONE if not file.has(rival=name)]))
         for seed in seeds:
-            file.add(graphs(bench, seed, _left(file, "inca", seed, levels)))
+            file.add(graphs(setup, seed, _left(file, "inca", seed, levels)))
             for study in (study for study in STUDIES if study in studies):
-                found = _study(study, bench, file, seed, levels[-1])
+                found = _study(study, setup, file, seed, levels[-1])
                 file.add({"study": study, **record} for record in found)
             for records in _finished(waiting):
                 file.add(records)
@@ -302,7 +302,7 @@ def _left(file: RecordFile, adapter: str, seed: int, levels: Iterable[int]) -> W
     return [(name, n) for name, n in methods_at(levels) if not file.has(adapter=adapter, seed=seed, rival=name, n=n)]
 
 
-def _study(study: str, bench: Bench, file: RecordFile, seed: int, most: int) -> Iterator[Record]:
+def _study(study: str, setup: Setup, file: RecordFile, seed: int, most: int) -> Iterator[Record]:
     """A study of one seed, for the rivals of which something is missing."""
     from experiments import domains, others  # a cycle: they use this module
 
@@ -310,17 +310,17 @@ def _study(study: str, bench: Bench, file: RecordFile, seed: int, most: int) -> 
     if study == "instant":
         steps = [step / STEPS for step in range(STEPS)]
         who = [name for name in INSTANT if not all(file.has(**about, rival=name, gone=gone) for gone in steps)]
-        return instant(bench, seed, most, who)
+        return instant(setup, seed, most, who)
     if study == "fine":
-        shapes = [list(shape) for shape in finer(bench.data, 64)]
+        shapes = [list(shape) for shape in finer(setup.data, 64)]
         who = [name for name in FINE if not all(file.has(**about, rival=name, shape=shape) for shape in shapes)]
-        return fine(bench, seed, 64, who) if who else iter(())
+        return fine(setup, seed, 64, who) if who else iter(())
     if study == "others":
         missing = not all(file.has(**about, rival=name) for name in others.WHO[1:3])
-        return others.others(bench.data, seed, bench.device) if missing else iter(())
+        return others.others(setup.data, seed, setup.device) if missing else iter(())
     missing = not all(file.has(**about, rival=name) for name in domains.NAMES)
-    several = len(set(bench.data.train.sources)) > 1
-    return domains.domains(bench.data, seed, bench.device) if missing and several else iter(())
+    several = len(set(setup.data.train.sources)) > 1
+    return domains.domains(setup.data, seed, setup.device) if missing and several else iter(())
 
 
 def _light(samples: Samples) -> Samples:

@@ -19,38 +19,38 @@ RECIPE = Recipe(epochs=2, expansion=2)
 
 
 @pytest.fixture(scope="module")
-def bench() -> runs.Bench:
+def setup() -> runs.Setup:
     whole = demo()
     data = Data(whole.name, whole.backbone, whole.train.take(range(200)), whole.test.take(range(90)))
-    return runs.Bench(data, "cpu", RECIPE)
+    return runs.Setup(data, "cpu", RECIPE)
 
 
 @pytest.mark.parametrize("name", ["SISA", "ProtoSISA", "SAFE", "NoprotoSAFE", "Ours"])
-def test_accuracy_from_shared_logits_equals_that_of_the_whole_model(name, bench):
+def test_accuracy_from_shared_logits_equals_that_of_the_whole_model(name, setup):
     rival = RIVALS[name]
-    found = {r["rival"]: r["accuracy"] for r in runs.graphs(bench, 1, runs.methods_at((4,)))}
-    predicted = rival.fit(bench.data.train, runs.splits(bench.data)[4], RECIPE, 1).predict(bench.data.test)
-    right = np.mean([a == b for a, b in zip(predicted, bench.data.test.labels, strict=True)])
+    found = {r["rival"]: r["accuracy"] for r in runs.graphs(setup, 1, runs.methods_at((4,)))}
+    predicted = rival.fit(setup.data.train, runs.splits(setup.data)[4], RECIPE, 1).predict(setup.data.test)
+    right = np.mean([a == b for a, b in zip(predicted, setup.data.test.labels, strict=True)])
     assert found[name] == pytest.approx(100 * right)
 
 
 @pytest.mark.parametrize("name", ["Prototypes", "Second order"])
-def test_what_needs_no_graph_equals_the_whole_model_too(name, bench):
-    found = {r["rival"]: r["accuracy"] for r in runs.alone(bench)}
-    predicted = RIVALS[name].fit(bench.data.train, (1, 1), RECIPE, 0).predict(bench.data.test)
-    right = np.mean([a == b for a, b in zip(predicted, bench.data.test.labels, strict=True)])
+def test_what_needs_no_graph_equals_the_whole_model_too(name, setup):
+    found = {r["rival"]: r["accuracy"] for r in runs.alone(setup)}
+    predicted = RIVALS[name].fit(setup.data.train, (1, 1), RECIPE, 0).predict(setup.data.test)
+    right = np.mean([a == b for a, b in zip(predicted, setup.data.test.labels, strict=True)])
     assert found[name] == pytest.approx(100 * right)
 
 
-def test_instant_forgetting_starts_from_the_whole_model(bench):
-    records = [r for r in runs.instant(bench, 0, 4, runs.INSTANT, steps=2) if r["gone"] == 0]
-    whole = {r["rival"]: r["accuracy"] for r in runs.graphs(bench, 0, runs.methods_at((4,)))}
+def test_instant_forgetting_starts_from_the_whole_model(setup):
+    records = [r for r in runs.instant(setup, 0, 4, runs.INSTANT, steps=2) if r["gone"] == 0]
+    whole = {r["rival"]: r["accuracy"] for r in runs.graphs(setup, 0, runs.methods_at((4,)))}
     assert {r["rival"]: r["accuracy"] for r in records}.items() <= whole.items()
 
 
-def test_what_left_is_subtracted_once(bench):
-    shards = bench.train((8, 2), 0).shards
-    *_, (left, sums) = runs.leaving(bench, shards, 0, steps=5)
+def test_what_left_is_subtracted_once(setup):
+    shards = setup.train((8, 2), 0).shards
+    *_, (left, sums) = runs.leaving(setup, shards, 0, steps=5)
     assert 0 < len(left) < len(shards) / 3
     expected = total(left.values(), second_order=True, expansion=RECIPE.expansion)
     assert sums["second"].to_bytes() == expected.to_bytes()
@@ -58,7 +58,7 @@ def test_what_left_is_subtracted_once(bench):
 
 
 def test_prototypes_answer_alone_where_no_adapter_is_left():
-    small = runs.Bench(made_up.data(10), "cpu", RECIPE)
+    small = runs.Setup(made_up.data(10), "cpu", RECIPE)
     found = list(runs.instant(small, 0, 64, runs.INSTANT, steps=4))
     assert {r["rival"] for r in found} == set(runs.INSTANT) and len(found) == 16
     alone = {r["rival"]: r["accuracy"] for r in runs.alone(small)}
@@ -109,14 +109,14 @@ def _has(records, study):
     return any(any(records.of(name, study=study)) for name in records.sets)
 
 
-def test_one_change_at_a_time_starts_from_the_default(bench, monkeypatch):
+def test_one_change_at_a_time_starts_from_the_default(setup, monkeypatch):
     monkeypatch.setattr(ablation, "ADAPTERS", {"default": {}, "lr 0.03": {"lr": 0.03}, "heads of 4": {"heads": 4}})
     monkeypatch.setattr(ablation, "PROTOTYPES", {"expansion 4": {"expansion": 4}, "mixing 1": {"mixing": 1.0}})
     monkeypatch.setattr(ablation, "PRIORS", {"prior 0": 0.0})
     monkeypatch.setattr(ablation, "LEVELS", (1, 4))
-    found = {record["change"]: record for record in ablation.ablation(bench.data, "cpu", base=RECIPE)}
+    found = {record["change"]: record for record in ablation.ablation(setup.data, "cpu", base=RECIPE)}
     done = set(found) - {"lr 0.03", "mixing 1"}
-    again = {record["change"]: record for record in ablation.ablation(bench.data, "cpu", base=RECIPE, done=done)}
+    again = {record["change"]: record for record in ablation.ablation(setup.data, "cpu", base=RECIPE, done=done)}
     assert again.items() <= found.items() and {"lr 0.03", "mixing 1"} <= again.keys()
     assert not {"heads of 4", ablation.FIRST} & again.keys()
     assert list(found) == ["default", "lr 0.03", "heads of 4", "expansion 4", "mixing 1", "prior 0", ablation.FIRST]

@@ -16,8 +16,7 @@ from shardgraph.embedding.backbones.base import Backbone
 from shardgraph.embedding.backbones.decoders import decoders
 from shardgraph.embedding.backbones.registry import backbone_like, load_backbone
 from shardgraph.embedding.on_cluster import embed_on
-from shardgraph.embedding.pipeline import Part, embed_parts
-from shardgraph.embedding.pipeline import report_parts as told
+from shardgraph.embedding.pipeline import Part, embed_parts, report_parts
 from shardgraph.embedding.readers.base import Reader
 from shardgraph.embedding.records import EMBEDDING, Record
 from shardgraph.errors import BackboneError, InputError
@@ -90,7 +89,7 @@ def embed_arriving(
 
     left = (record for record in reader if record.id not in here)
     with closing(parts(left)) as embedded:
-        yield from told(embedded, skip_bad=skip_bad, on_bad=on_bad, on_progress=on_progress)
+        yield from report_parts(embedded, skip_bad=skip_bad, on_bad=on_bad, on_progress=on_progress)
     context.record_event("arrived", {"input": mark})
 
 
