@@ -1,11 +1,11 @@
 """Tokens: shown once, kept as hashes, worth nothing when they are changed."""
 
 import pytest
-from shardgraph.storage.database import Catalogue
 
 from shardgraph.errors import InputError
 from shardgraph.forget.workspace import Workspace
 from shardgraph.service.auth.access import any_token, caller_of, create_token, list_tokens, revoke_token
+from shardgraph.storage.catalogue import Catalogue
 from tests.cli.conftest import run
 from tests.service.conftest import running
 from tests.strategies import all_bytes
