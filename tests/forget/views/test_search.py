@@ -4,7 +4,6 @@ import pytest
 
 from shardgraph.errors import InputError
 from shardgraph.forget.views.search import find_names
-from shardgraph.forget.workspace import Workspace
 from tests.strategies import Row, embed
 
 ROWS = [
@@ -16,10 +15,10 @@ ROWS = [
 
 
 @pytest.fixture
-def catalogue(fast_path):
-    with Workspace.create(fast_path / "ws", seed=0, workers=1) as workspace:
-        workspace.add(embed(ROWS))
-        yield workspace.context.catalogue
+def catalogue(create):
+    workspace = create()
+    workspace.add(embed(ROWS))
+    return workspace.context.catalogue
 
 
 @pytest.mark.parametrize(
