@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from shardgraph.storage.catalogue import Catalogue
+
 os.environ.setdefault("TRITON_INTERPRET", "1")  # before anything imports triton: the GPU's kernels run on the CPU here
 
 # No deadline: the machine may be busy, and a slow example is no wrong one. Training makes examples slow by nature.
@@ -29,10 +31,32 @@ def fast_path() -> Iterator[Path]:
 
 @pytest.fixture
 def root(fast_path: Path) -> Path:
-    """A folder with a scratch folder, as the data room knows a workspace."""
+    """A folder with a scratch folder, as `storage` knows a workspace."""
     folder = fast_path / "root"
     (folder / "scratch").mkdir(parents=True)
     return folder
+
+
+@pytest.fixture
+def catalogue(tmp_path: Path) -> Iterator[Catalogue]:
+    """An empty catalogue."""
+    opened = Catalogue(tmp_path / "catalog.sqlite")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def other_torch(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Another version of torch than the one that models were built with."""
+    import torch  # here, so that the tests of other rooms need no torch
+
+    from shardgraph.learn.numerics import _facts
+
+    monkeypatch.setattr(torch, "__version__", "99.0")
+    _facts.cache_clear()
+    yield
+    monkeypatch.undo()
+    _facts.cache_clear()
 
 
 @pytest.fixture

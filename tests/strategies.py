@@ -22,6 +22,9 @@ from shardgraph.graph import (
     ShardGraph,
     Topology,
 )
+from shardgraph.learn.private.accounting.budget import PAPER
+from shardgraph.learn.private.accounting.terms import PrivacyTerms
+from shardgraph.learn.private.private_recipe import PrivateRecipe
 from shardgraph.learn.recipe import Recipe
 from shardgraph.storage.samples import Samples
 
@@ -79,6 +82,18 @@ def many(count: int, *, labels: Iterable[str] = LABELS, sources: Iterable[str] =
     ]
 
 
+ROWS = [*many(24), *many(6, split="test")]
+FEW_ROWS = [*many(16), *many(4, split="test")]  # for tests that train often
+
+
+def of(*sources: str, rows: Iterable[Row] = ROWS) -> list[Row]:
+    """The rows of some sources."""
+    return [row for row in rows if row.source in sources]
+
+
+BY_SOURCE = {name: of(name, rows=ROWS[:24]) for name in SOURCES}  # those to train on
+
+
 def rows(most: int = 12, least: int = 1) -> st.SearchStrategy[list[Row]]:
     """Rows with unique ids; few labels and sources, so that remainders and last ones of a class occur."""
     row = st.builds(
@@ -127,6 +142,14 @@ def recipes() -> st.SearchStrategy[Recipe]:
 
 
 QUICK = Recipe(epochs=2, batch=4, lr=0.05)
+
+# Private edges
+
+CLIQUE = BySource(safe=SOURCES)
+LINEAR = Recipe(adapter="linear", loss="bce", epochs=2, batch=4, lr=0.05, expansion=0)
+STEPS = PrivateRecipe(steps=2, direct_batch=2, direct_steps=1, rank=2)
+# RDP answers at this delta, and the formula under this budget: both at once, where PLD would take a second
+TERMS = PrivacyTerms(2.0, 1e-20, PAPER, recipe=STEPS)
 
 
 def promised_files(root: Path) -> dict[str, bytes]:

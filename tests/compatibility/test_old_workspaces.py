@@ -19,7 +19,6 @@ from tests.compatibility.archives import LEFTOVER, NAMES, unpack
 from tests.compatibility.machine import machine
 from tests.compatibility.samples import write_samples
 from tests.compatibility.scenarios import HERE, load_table, run
-from tests.compatibility.surface import commands
 
 COUNTS = {  # of samples in the archives
     "lived": {"train": 35, "test": 4},
@@ -178,7 +177,6 @@ def test_opening_one_with_names_not_yet_scrubbed_leaves_it_clean(tmp_path: Path,
     assert code == 0 and old.holds(LEFTOVER) == []
 
 
-@pytest.mark.skipif("migrate" not in commands(), reason="this version has no command `migrate`")
 def test_migrate_succeeds_and_what_it_leaves_is_verified(anywhere: Old):
     migrated, again, status, verified = anywhere.run("migrate WS", "migrate WS", "status WS", "verify WS --full")
     assert migrated[0] == again[0] == 0, (migrated, again)

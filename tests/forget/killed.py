@@ -52,7 +52,7 @@ def finish(root: Path, gone: list[str]) -> dict:
         workspace.train()
         workspace.repair()
         verification = workspace.verify().to_json()
-        book = Charges.load(workspace.context.catalogue).to_json()
+        charges = Charges.load(workspace.context.catalogue).to_json()
         events = [workspace.certificates.load(i + 1).event for i in range(workspace.certificates.last())]
     files = all_bytes(root)
     return {
@@ -60,7 +60,7 @@ def finish(root: Path, gone: list[str]) -> dict:
         "known": known,
         "verification": verification,
         "events": events,
-        "book": book,
+        "charges": charges,
         "certificates": len([name for name in files if name.startswith("certificates")]),
         "promised": {name: sha256(raw).hexdigest() for name, raw in promised_files(root).items()},
         "traces": [name for name, raw in files.items() if any(sample.encode() in raw for sample in gone)],

@@ -26,15 +26,10 @@ from shardgraph.forget.erase.plan import ForgetRequest
 from shardgraph.forget.workspace import Workspace
 from shardgraph.graph import Bilevel, BySource, OwnGraph, ShardGraph
 from shardgraph.storage.tables import inventory
+from tests.strategies import FEW_ROWS as ROWS
 from tests.strategies import LABELS, QUICK, Row, embed, many, never_saw, promised_files
 
-ROWS = [*many(16), *many(4, split="test")]
 Usage = namedtuple("Usage", "total used free")
-
-
-@pytest.fixture
-def trained(trained):
-    return trained(BySource(), ROWS)
 
 
 def state(workspace):
@@ -49,12 +44,12 @@ def sample(name, **changes):
 
 
 @pytest.mark.parametrize("kind", ["samples", "sources", "subjects", "shards", "labels", "reason"])
-def test_a_request_in_half_characters_is_refused_before_anything_is_written(trained, kind):
-    before = state(trained)
+def test_a_request_in_half_characters_is_refused_before_anything_is_written(workspace, kind):
+    before = state(workspace)
     named = {"samples": (ROWS[0].id,)} | {kind: "\ud800" if kind == "reason" else (ROWS[0].id, "a\ud800")}
     with pytest.raises(InputError, match=f"the {kind} of a request must be valid text"):
-        trained.forget(ForgetRequest(**named))
-    assert state(trained) == before
+        workspace.forget(ForgetRequest(**named))
+    assert state(workspace) == before
 
 
 # What comes in
@@ -79,24 +74,24 @@ BAD_SAMPLES = {
 
 @pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning", "ignore:invalid value:RuntimeWarning")
 @pytest.mark.parametrize("case", BAD_SAMPLES)
-def test_a_bad_sample_is_named_and_none_comes_in(trained, case):
-    before = state(trained)
+def test_a_bad_sample_is_named_and_none_comes_in(workspace, case):
+    before = state(workspace)
     make, named = BAD_SAMPLES[case]
     with pytest.raises((InputError, GraphError), match=named):
-        trained.add(make())
-    assert state(trained) == before
-    assert trained.verify().ok
+        workspace.add(make())
+    assert state(workspace) == before
+    assert workspace.verify().ok
 
 
-def test_a_duplicate_and_a_forgotten_sample_are_errors_of_their_own(trained):
+def test_a_duplicate_and_a_forgotten_sample_are_errors_of_their_own(workspace):
     with pytest.raises(DuplicateSample) as caught:
-        trained.add(embed([ROWS[0]]))
+        workspace.add(embed([ROWS[0]]))
     assert caught.value.ids == (ROWS[0].id,)
-    trained.forget(ForgetRequest(samples=(ROWS[0].id,)))
+    workspace.forget(ForgetRequest(samples=(ROWS[0].id,)))
     with pytest.raises(ForgottenSample) as caught:
-        trained.add(embed([ROWS[0]]))
+        workspace.add(embed([ROWS[0]]))
     assert caught.value.ids == (ROWS[0].id,)
-    assert trained.add(embed([ROWS[0]]), allow_return=True) == 1
+    assert workspace.add(embed([ROWS[0]]), allow_return=True) == 1
 
 
 def test_a_sample_outside_your_graph_is_refused(create):
@@ -127,13 +122,13 @@ def test_a_sample_outside_your_graph_is_refused(create):
     ],
     ids=repr,
 )
-def test_a_request_that_names_the_unknown_changes_nothing(trained, request_):
-    before = state(trained)
-    for ask in (trained.plan, trained.forget):
+def test_a_request_that_names_the_unknown_changes_nothing(workspace, request_):
+    before = state(workspace)
+    for ask in (workspace.plan, workspace.forget):
         with pytest.raises(UnknownSample, match="nobody") as caught:
             ask(request_)
         assert caught.value.ids == ("nobody",)
-    assert state(trained) == before
+    assert state(workspace) == before
 
 
 def test_a_label_that_is_declared_and_has_no_samples_is_unknown(create):
@@ -145,33 +140,33 @@ def test_a_label_that_is_declared_and_has_no_samples_is_unknown(create):
 
 
 @pytest.mark.parametrize("kind", ["samples", "sources", "subjects", "labels", "shards"])
-def test_an_empty_name_does_not_mean_all_that_have_none(trained, kind):
+def test_an_empty_name_does_not_mean_all_that_have_none(workspace, kind):
     """A script whose variable is empty must not forget everybody without a subject."""
-    before = state(trained)
+    before = state(workspace)
     with pytest.raises(InputError, match="empty"):
-        trained.forget(ForgetRequest(**{kind: ("",)}))
+        workspace.forget(ForgetRequest(**{kind: ("",)}))
     with pytest.raises(InputError, match="at least one"):
-        trained.forget(ForgetRequest())
-    assert state(trained) == before
+        workspace.forget(ForgetRequest())
+    assert state(workspace) == before
 
 
-def test_what_was_forgotten_already_gives_its_certificate(trained):
-    first = trained.forget(ForgetRequest(samples=(ROWS[0].id,)))
-    second = trained.forget(ForgetRequest(sources=("bob",)))
-    before = state(trained)
-    assert trained.forget(ForgetRequest(samples=(ROWS[0].id,))) == first
-    assert trained.forget(ForgetRequest(sources=("bob",))) == second
-    assert trained.plan(ForgetRequest(sources=("bob",))).already == (2,)
-    assert state(trained) == before
+def test_what_was_forgotten_already_gives_its_certificate(workspace):
+    first = workspace.forget(ForgetRequest(samples=(ROWS[0].id,)))
+    second = workspace.forget(ForgetRequest(sources=("bob",)))
+    before = state(workspace)
+    assert workspace.forget(ForgetRequest(samples=(ROWS[0].id,))) == first
+    assert workspace.forget(ForgetRequest(sources=("bob",))) == second
+    assert workspace.plan(ForgetRequest(sources=("bob",))).already == (2,)
+    assert state(workspace) == before
 
 
-def test_a_stale_plan_is_refused(trained):
-    plan = trained.plan(ForgetRequest(sources=("ann",)))
-    trained.forget(ForgetRequest(samples=(ROWS[0].id,)))
-    before = state(trained)
+def test_a_stale_plan_is_refused(workspace):
+    plan = workspace.plan(ForgetRequest(sources=("ann",)))
+    workspace.forget(ForgetRequest(samples=(ROWS[0].id,)))
+    before = state(workspace)
     with pytest.raises(WorkspaceError, match="stale"):
-        trained.forget(plan)
-    assert state(trained) == before
+        workspace.forget(plan)
+    assert state(workspace) == before
 
 
 # What is left
@@ -202,23 +197,23 @@ def test_the_whole_inbox_is_forgotten_before_the_first_training(create):
     assert workspace.verify(full=True).ok
 
 
-def test_a_test_sample_is_forgotten_and_no_adapter_is_rebuilt(trained, fast_path):
-    models = {name: raw for name, raw in promised_files(trained.root).items() if name.startswith("models")}
-    plan = trained.plan(ForgetRequest(samples=(ROWS[-1].id,)))
+def test_a_test_sample_is_forgotten_and_no_adapter_is_rebuilt(workspace, fast_path):
+    models = {name: raw for name, raw in promised_files(workspace.root).items() if name.startswith("models")}
+    plan = workspace.plan(ForgetRequest(samples=(ROWS[-1].id,)))
     assert (plan.groups, plan.adapters, plan.revisited) == ((), 0, 0)
-    assert trained.forget(plan).event == "forget"
-    assert {n: raw for n, raw in promised_files(trained.root).items() if n.startswith("models")} == models
-    assert promised_files(trained.root) == never_saw(trained, ROWS[:-1], fast_path / "never")
-    assert trained.evaluate()["samples"] == 3
+    assert workspace.forget(plan).event == "forget"
+    assert {n: raw for n, raw in promised_files(workspace.root).items() if n.startswith("models")} == models
+    assert promised_files(workspace.root) == never_saw(workspace, ROWS[:-1], fast_path / "never")
+    assert workspace.evaluate()["samples"] == 3
 
 
-def test_all_samples_of_a_group_leave_and_it_is_gone(trained, fast_path):
-    plan = trained.plan(ForgetRequest(sources=("ann",)))
+def test_all_samples_of_a_group_leave_and_it_is_gone(workspace, fast_path):
+    plan = workspace.plan(ForgetRequest(sources=("ann",)))
     assert (plan.groups, plan.vanishing, plan.sources) == (("ann",), ("ann",), ("ann",))
-    certificate = trained.forget(plan)
+    certificate = workspace.forget(plan)
     assert (certificate.event, certificate.missing) == ("forget", 0)
     kept = [row for row in ROWS if row.source != "ann"]
-    assert promised_files(trained.root) == never_saw(trained, kept, fast_path / "never")
+    assert promised_files(workspace.root) == never_saw(workspace, kept, fast_path / "never")
 
 
 @pytest.mark.parametrize("method", ["safe", "second"])
@@ -239,28 +234,28 @@ def test_a_group_left_with_one_class_has_no_adapter_and_prototypes_answer(create
     assert promised_files(workspace.root) == never_saw(workspace, kept, fast_path / "never")
 
 
-def test_the_last_sample_of_everything_leaves(trained):
-    trained.forget(ForgetRequest(labels=LABELS))
-    assert inventory.count_samples(trained.context.catalogue) == 0
-    assert [name for name in promised_files(trained.root) if "/" in name] == []
+def test_the_last_sample_of_everything_leaves(workspace):
+    workspace.forget(ForgetRequest(labels=LABELS))
+    assert inventory.count_samples(workspace.context.catalogue) == 0
+    assert [name for name in promised_files(workspace.root) if "/" in name] == []
     with pytest.raises(WorkspaceError, match="knows no class"):
-        trained.predict(embed(ROWS[:1]))
+        workspace.predict(embed(ROWS[:1]))
     with pytest.raises(InputError, match="no sample whose split is test"):
-        trained.evaluate()
-    assert trained.verify(full=True).ok
+        workspace.evaluate()
+    assert workspace.verify(full=True).ok
 
 
 # The configuration
 
 
-def test_another_topology_or_recipe_after_the_first_training_is_refused(trained):
-    before = state(trained)
+def test_another_topology_or_recipe_after_the_first_training_is_refused(workspace):
+    before = state(workspace)
     with pytest.raises(ConfigError, match="fixed the topology"):
-        trained.train(Bilevel(2, 2))
+        workspace.train(Bilevel(2, 2))
     with pytest.raises(ConfigError, match="fixed the recipe"):
-        trained.train(BySource(), replace(QUICK, epochs=3))
-    assert state(trained) == before
-    trained.train(BySource(), QUICK)
+        workspace.train(BySource(), replace(QUICK, epochs=3))
+    assert state(workspace) == before
+    workspace.train(BySource(), QUICK)
 
 
 def test_the_first_training_needs_a_topology_and_samples(create):
@@ -288,20 +283,20 @@ def test_heads_that_do_not_divide_are_found_before_anything_is_fixed(create):
 
 
 @pytest.mark.parametrize(("number", "advice"), [(FORMAT + 1, "upgrade"), (FORMAT - 1, "new workspace")])
-def test_a_workspace_of_another_format_is_refused_and_left_alone(number, advice, trained):
-    path = trained.root / "config.json"
+def test_a_workspace_of_another_format_is_refused_and_left_alone(number, advice, workspace):
+    path = workspace.root / "config.json"
     other = json.dumps({**json.loads(path.read_bytes()), "format": number, "soul": 21}).encode()
     path.write_bytes(other)
     with pytest.raises(ConfigError, match=f"format {number}.*{advice}"):
-        Workspace(trained.root)
+        Workspace(workspace.root)
     assert path.read_bytes() == other
 
 
 @pytest.mark.parametrize("raw", [b"", b"{", b"[]", b'{"seed": 1}', b"\xff\xfe"], ids=repr)
-def test_a_torn_configuration_is_named(trained, raw):
-    (trained.root / "config.json").write_bytes(raw)
+def test_a_torn_configuration_is_named(workspace, raw):
+    (workspace.root / "config.json").write_bytes(raw)
     with pytest.raises(ConfigError, match=r"config\.json"):
-        Workspace(trained.root)
+        Workspace(workspace.root)
 
 
 def test_a_folder_that_is_no_workspace_is_named(fast_path, create):
@@ -316,9 +311,9 @@ def test_a_folder_that_is_no_workspace_is_named(fast_path, create):
 # The machine
 
 
-def test_a_second_writer_is_told_and_a_reader_is_served(trained):
-    other = Workspace(trained.root)
-    with trained.context.lock:
+def test_a_second_writer_is_told_and_a_reader_is_served(workspace):
+    other = Workspace(workspace.root)
+    with workspace.context.lock:
         for act in (
             lambda: other.add(embed([Row("x", "ant")])),
             other.train,
@@ -335,21 +330,21 @@ def test_a_second_writer_is_told_and_a_reader_is_served(trained):
     other.close()
 
 
-def test_too_little_disk_is_found_first(trained, monkeypatch):
-    trained.add(embed([Row("late", "ant")]))
-    before = state(trained)
+def test_too_little_disk_is_found_first(workspace, monkeypatch):
+    workspace.add(embed([Row("late", "ant")]))
+    before = state(workspace)
     with monkeypatch.context() as patch:
         patch.setattr(shutil, "disk_usage", lambda path: Usage(10**9, 10**9 - 1000, 1000))
         for act in (
-            lambda: trained.add(embed([Row("x", "ant")])),
-            lambda: trained.forget(ForgetRequest(samples=(ROWS[0].id,))),
-            trained.train,
+            lambda: workspace.add(embed([Row("x", "ant")])),
+            lambda: workspace.forget(ForgetRequest(samples=(ROWS[0].id,))),
+            workspace.train,
         ):
             with pytest.raises(DiskFull, match="MB free"):
                 act()
-        assert state(trained) == before
-    trained.train()
-    trained.forget(ForgetRequest(samples=(ROWS[0].id,)))
+        assert state(workspace) == before
+    workspace.train()
+    workspace.forget(ForgetRequest(samples=(ROWS[0].id,)))
 
 
 def damage(path):
@@ -358,31 +353,31 @@ def damage(path):
     path.write_bytes(raw)
 
 
-def test_a_damaged_shard_is_not_rewritten_as_if_it_were_good(trained):
-    path = trained.context.store.path("shard:ann")
+def test_a_damaged_shard_is_not_rewritten_as_if_it_were_good(workspace):
+    path = workspace.context.store.path("shard:ann")
     damage(path)
-    before = state(trained)
+    before = state(workspace)
     with pytest.raises(DamagedFile, match=path.name):
-        trained.forget(ForgetRequest(samples=(ROWS[0].id,)))
-    assert state(trained) == before
-    trained.forget(ForgetRequest(sources=("bob",)))  # the rest goes on
-    trained.add(embed([Row("late", "ant", "ann"), Row("also late", "bee", "web")]))
+        workspace.forget(ForgetRequest(samples=(ROWS[0].id,)))
+    assert state(workspace) == before
+    workspace.forget(ForgetRequest(sources=("bob",)))  # the rest goes on
+    workspace.add(embed([Row("late", "ant", "ann"), Row("also late", "bee", "web")]))
     for _ in range(2):
         with pytest.raises(DamagedFile, match=path.name):
-            trained.train()
-    trained.forget(ForgetRequest(shards=("ann",)))
-    trained.train()
-    assert trained.verify(full=True).ok
-    assert trained.context.store.read("shard:ann").ids == ("late",)
+            workspace.train()
+    workspace.forget(ForgetRequest(shards=("ann",)))
+    workspace.train()
+    assert workspace.verify(full=True).ok
+    assert workspace.context.store.read("shard:ann").ids == ("late",)
 
 
-def test_what_a_missing_shard_held_can_be_forgotten(trained, fast_path):
-    trained.context.store.path("shard:ann").unlink()
+def test_what_a_missing_shard_held_can_be_forgotten(workspace, fast_path):
+    workspace.context.store.path("shard:ann").unlink()
     with pytest.raises(DamagedFile, match="missing"):
-        trained.forget(ForgetRequest(samples=(ROWS[0].id,)))
-    trained.forget(ForgetRequest(shards=("ann",)))
+        workspace.forget(ForgetRequest(samples=(ROWS[0].id,)))
+    workspace.forget(ForgetRequest(shards=("ann",)))
     kept = [row for row in ROWS if row.source != "ann" or row.split == "test"]
-    assert promised_files(trained.root) == never_saw(trained, kept, fast_path / "never")
+    assert promised_files(workspace.root) == never_saw(workspace, kept, fast_path / "never")
 
 
 def test_a_damaged_inbox_is_named_and_can_be_forgotten(create):
@@ -398,24 +393,24 @@ def test_a_damaged_inbox_is_named_and_can_be_forgotten(create):
     assert workspace.verify(full=True).ok
 
 
-def test_a_certificate_that_the_next_one_must_name_is_asked_for_before_anything_is_forgotten(trained):
-    trained.forget(ForgetRequest(samples=(ROWS[0].id,)))
-    path = trained.certificates.path(1)
-    raw, before = path.read_bytes(), state(trained)
+def test_a_certificate_that_the_next_one_must_name_is_asked_for_before_anything_is_forgotten(workspace):
+    workspace.forget(ForgetRequest(samples=(ROWS[0].id,)))
+    path = workspace.certificates.path(1)
+    raw, before = path.read_bytes(), state(workspace)
     path.unlink()
     with pytest.raises(VerificationError, match="missing"):
-        trained.forget(ForgetRequest(samples=(ROWS[1].id,)))
-    assert state(trained) == before
+        workspace.forget(ForgetRequest(samples=(ROWS[1].id,)))
+    assert state(workspace) == before
     path.write_bytes(raw)
-    assert trained.forget(ForgetRequest(samples=(ROWS[1].id,))).previous == trained.certificates.load(1).digest
+    assert workspace.forget(ForgetRequest(samples=(ROWS[1].id,))).previous == workspace.certificates.load(1).digest
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "prototypes.safetensors", "models"])
-def test_a_damaged_model_is_named_and_built_anew(trained, name):
-    before = promised_files(trained.root)
-    path = trained.root / name
+def test_a_damaged_model_is_named_and_built_anew(workspace, name):
+    before = promised_files(workspace.root)
+    path = workspace.root / name
     damage(next(path.rglob("*.safetensors")) if path.is_dir() else path)
-    with Workspace(trained.root, workers=1) as again, pytest.raises(DamagedFile, match="torn or was changed"):
+    with Workspace(workspace.root, workers=1) as again, pytest.raises(DamagedFile, match="torn or was changed"):
         again.predict(embed(ROWS))
-    trained.train(rebuild=True)
-    assert promised_files(trained.root) == before
+    workspace.train(rebuild=True)
+    assert promised_files(workspace.root) == before

@@ -8,23 +8,15 @@ import torch
 from shardgraph.errors import FingerprintError
 from shardgraph.forget.erase.plan import ForgetRequest
 from shardgraph.graph import BySource
-from shardgraph.learn.numerics import _facts
 from tests.strategies import LABELS, QUICK, Row, embed, many, never_saw, promised_files
 
 ROWS = many(18)
 
 
 @pytest.fixture
-def upgraded(create, monkeypatch):
+def upgraded(workspace, other_torch):
     """A workspace that was trained before torch was upgraded."""
-    workspace = create(classes=LABELS)
-    workspace.add(embed(ROWS))
-    workspace.train(BySource(), QUICK)
-    monkeypatch.setattr(torch, "__version__", "99.0")
-    _facts.cache_clear()
-    yield workspace
-    monkeypatch.undo()
-    _facts.cache_clear()
+    return workspace
 
 
 def test_training_is_refused_and_names_the_difference(upgraded):
@@ -52,10 +44,8 @@ def test_a_forget_erases_and_withdraws_and_does_not_mix(upgraded):
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_a_model_of_a_gpu_can_be_forgotten_from_where_there_is_none(create, fast_path):
-    workspace = create(classes=LABELS)
-    workspace.add(embed(ROWS))
-    workspace.train(BySource(), QUICK)
+def test_a_model_of_a_gpu_can_be_forgotten_from_where_there_is_none(trained, fast_path):
+    workspace = trained(BySource(), ROWS)
     path = workspace.root / "manifest.json"
     told = json.loads(path.read_text())
     path.write_text(json.dumps(told | {"fingerprint": told["fingerprint"] | {"kind": "cuda", "device": "a GPU"}}))

@@ -17,10 +17,7 @@ from shardgraph.graph import BySource
 from shardgraph.service.app import create_app
 from shardgraph.service.auth.tokens import ROLES, create_token
 from shardgraph.service.server import Server, listen
-from tests.strategies import LABELS, QUICK, embed, many
-
-ROWS = [*many(24), *many(4, split="test")]
-BY_SOURCE = {name: [row for row in ROWS[:24] if row.source == name] for name in ("ann", "bob", "web")}
+from tests.strategies import LABELS, QUICK, ROWS, embed
 
 
 class ManualWorker:
@@ -101,7 +98,7 @@ def create_tokens(root: Path) -> dict[str, str]:
 
 
 @pytest.fixture(scope="session")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def trained_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A trained workspace that no test changes."""
     root = tmp_path_factory.mktemp("served") / "ws"
     with Workspace.create(root, seed=0, classes=LABELS, workers=1) as workspace:
@@ -111,15 +108,15 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def module_root(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def module_root(trained_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of it for the tests of one module."""
-    return Path(shutil.copytree(trained, tmp_path_factory.mktemp("module") / "ws"))
+    return Path(shutil.copytree(trained_root, tmp_path_factory.mktemp("module") / "ws"))
 
 
 @pytest.fixture
-def root(trained: Path, fast_path: Path) -> Path:
+def root(trained_root: Path, fast_path: Path) -> Path:
     """A copy of it for one test."""
-    return Path(shutil.copytree(trained, fast_path / "ws"))
+    return Path(shutil.copytree(trained_root, fast_path / "ws"))
 
 
 @pytest.fixture

@@ -6,7 +6,8 @@ import time
 import httpx
 import pytest
 
-from tests.service.conftest import BY_SOURCE, ROWS, running
+from tests.service.conftest import running
+from tests.strategies import BY_SOURCE, ROWS
 
 
 def test_bodies_have_a_limit_whatever_they_say_about_themselves(shared_service):

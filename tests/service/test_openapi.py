@@ -10,7 +10,8 @@ from schemathesis import GenerationMode
 
 from shardgraph.forget.workspace import Workspace
 from shardgraph.service.auth.tokens import create_token
-from tests.service.conftest import ROWS, running
+from tests.service.conftest import running
+from tests.strategies import ROWS
 
 ANSWERS = (
     schemathesis.checks.not_a_server_error,

@@ -11,9 +11,8 @@ import pytest
 
 from shardgraph.forget.workspace import Workspace
 from tests.cli.conftest import run
-from tests.service.conftest import BY_SOURCE, ROWS
 from tests.service.processes import COMMAND, ENVIRONMENT, Process
-from tests.strategies import never_saw, promised_files
+from tests.strategies import BY_SOURCE, ROWS, never_saw, promised_files
 
 
 def command(*words):

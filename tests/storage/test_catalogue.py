@@ -12,13 +12,6 @@ from shardgraph.storage.catalogue import Catalogue
 from shardgraph.storage.tables import inventory
 
 
-@pytest.fixture
-def catalogue(tmp_path):
-    opened = Catalogue(tmp_path / "catalog.sqlite")
-    yield opened
-    opened.close()
-
-
 def insert(catalogue, ids, unit="inbox:1"):
     found = [(i, f"label{k % 5}", f"source{k % 3}", f"subject-of-{i}", "train", unit) for k, i in enumerate(ids)]
     with catalogue.transaction() as db:

@@ -2,20 +2,17 @@
 
 import pytest
 
-from shardgraph.storage.catalogue import Catalogue
 from shardgraph.storage.tables import inventory
 
 COLUMNS = ("id", "label", "source", "subject", "unit")
 
 
 @pytest.fixture
-def catalogue(tmp_path):
-    opened = Catalogue(tmp_path / "catalog.sqlite")
-    with opened.transaction() as db:
+def catalogue(catalogue):
+    with catalogue.transaction() as db:
         rows = [(f"i{k}", f"l{k % 3}", f"s{k % 2}", f"p{k // 2}" * (k > 3), "train", "shard:a") for k in range(1200)]
         db.executemany("INSERT INTO samples (id,label,source,subject,split,unit) VALUES (?,?,?,?,?,?)", rows)
-    yield opened
-    opened.close()
+    return catalogue
 
 
 def steps(catalogue, column):

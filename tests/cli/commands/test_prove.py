@@ -5,27 +5,15 @@ import shutil
 from pathlib import Path
 
 import pytest
-import torch
 
-from shardgraph.learn.numerics import _facts
 from tests.cli.conftest import refused, run
-
-
-@pytest.fixture
-def upgraded(monkeypatch: pytest.MonkeyPatch):
-    """Another version of torch than the model was built with."""
-    monkeypatch.setattr(torch, "__version__", "99.0")
-    _facts.cache_clear()
-    yield
-    monkeypatch.undo()
-    _facts.cache_clear()
 
 
 def test_verify_says_whose_numerics_these_are(ws: Path):
     assert "those that the model was built with" in run("verify", ws).out
 
 
-def test_verify_says_that_the_numerics_are_others(ws: Path, upgraded: None):
+def test_verify_says_that_the_numerics_are_others(ws: Path, other_torch: None):
     plain = run("verify", ws, "--json")
     told = {check["name"]: check["detail"] for check in plain.json["checks"]}
     assert plain.code == 0 and "torch is '99.0' here" in told["numerics"]
@@ -37,7 +25,7 @@ def test_verify_says_that_the_numerics_are_others(ws: Path, upgraded: None):
     assert "not compared: built with other numerics: torch is '99.0' here" in full.json["error"]
 
 
-def test_what_is_wrong_is_called_wrong_under_other_numerics(ws: Path, upgraded: None):
+def test_what_is_wrong_is_called_wrong_under_other_numerics(ws: Path, other_torch: None):
     (ws / "public.key").write_text("00" * 32)
     shown = run("verify", ws, "--full")
     assert shown.code == 1 and "verification failed" in shown.out and "WRONG" in shown.out

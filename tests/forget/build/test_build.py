@@ -7,18 +7,10 @@ import pytest
 from shardgraph.forget.build.wanted import wanted_groups
 from shardgraph.forget.erase.plan import ForgetRequest
 from shardgraph.graph import Bilevel, BilevelAcross, BySource, Complete, OwnGraph, RandomDegree, ShardGraph
-from tests.strategies import LABELS, QUICK, Row, embed, many, never_saw, promised_files
+from tests.strategies import LABELS, ROWS, Row, embed, never_saw, promised_files
 
-ROWS = many(24)
 READS = OwnGraph(ShardGraph(("ann", "bob", "web"), frozenset({("ann", "web")})))  # ann learns from web, nobody else
 NUMERICS = {"torch": "2", "device": "a"}
-
-
-def trained(create, topology=READS, rows=ROWS, **options):
-    workspace = create(classes=LABELS, **options)
-    workspace.add(embed(rows))
-    workspace.train(topology, QUICK)
-    return workspace
 
 
 def keys(workspace, config=None, numerics=NUMERICS):
@@ -31,8 +23,8 @@ def changed(one, other):
     return {name for name in one if one[name] != other[name]}
 
 
-def test_a_key_depends_on_configuration_and_numerics(create):
-    workspace = trained(create)
+def test_a_key_depends_on_configuration_and_numerics(trained):
+    workspace = trained(READS)
     base, everyone = keys(workspace), {"ann", "bob", "web"}
     config = workspace.config
     assert changed(base, keys(workspace)) == set()
@@ -50,8 +42,8 @@ def test_a_key_depends_on_configuration_and_numerics(create):
 
 
 @pytest.mark.parametrize(("source", "affected"), [("ann", {"ann"}), ("bob", {"bob"}), ("web", {"ann", "web"})])
-def test_a_key_depends_on_every_shard_that_the_group_reads_and_on_no_other(create, source, affected):
-    workspace = trained(create)
+def test_a_key_depends_on_every_shard_that_the_group_reads_and_on_no_other(trained, source, affected):
+    workspace = trained(READS)
     before = keys(workspace)
     workspace.add(embed([Row("late", "ant", source)]))
     assert keys(workspace) == before, "what waits in the inbox is not learned from yet"
@@ -61,8 +53,8 @@ def test_a_key_depends_on_every_shard_that_the_group_reads_and_on_no_other(creat
     assert keys(workspace) == before
 
 
-def test_one_sample_with_other_contents_is_another_key(create):
-    workspace = trained(create)
+def test_one_sample_with_other_contents_is_another_key(trained):
+    workspace = trained(READS)
     before = keys(workspace)
     workspace.forget(ForgetRequest(samples=(ROWS[0].id,)))
     workspace.add(embed([ROWS[0]._replace(version=1)]), allow_return=True)
@@ -83,16 +75,16 @@ EDGES = [
 
 @pytest.mark.parametrize("topology", EDGES, ids=lambda topology: str(topology)[:30])
 @pytest.mark.parametrize("late", [Row("late", "ant", "web"), Row("later", "bee", "ann"), Row("latest", "cat", "bob")])
-def test_who_reads_a_shard_learns_of_its_new_sample(create, fast_path, topology, late):
-    workspace = trained(create, topology)
+def test_who_reads_a_shard_learns_of_its_new_sample(trained, fast_path, topology, late):
+    workspace = trained(topology)
     workspace.add(embed([late]))
     workspace.train()
     assert promised_files(workspace.root) == never_saw(workspace, [*ROWS, late], fast_path / "never")
 
 
-def test_nothing_to_do_trains_nothing(create):
+def test_nothing_to_do_trains_nothing(trained):
     steps = []
-    workspace = trained(create, progress=lambda *step: steps.append(step))
+    workspace = trained(READS, progress=lambda *step: steps.append(step))
     before = promised_files(workspace.root)
     steps.clear()
     workspace.train()
@@ -100,9 +92,9 @@ def test_nothing_to_do_trains_nothing(create):
     assert promised_files(workspace.root) == before
 
 
-def test_only_what_changed_is_trained(create):
+def test_only_what_changed_is_trained(trained):
     steps = []
-    workspace = trained(create, progress=lambda *step: steps.append(step))
+    workspace = trained(READS, progress=lambda *step: steps.append(step))
     models = {n: raw for n, raw in promised_files(workspace.root).items() if n.startswith("models")}
     workspace.add(embed([Row("late", "ant", "web")]))
     steps.clear()
@@ -112,9 +104,9 @@ def test_only_what_changed_is_trained(create):
     assert sum(after[name] == raw for name, raw in models.items()) == 1
 
 
-def test_a_rebuild_trains_everything_and_changes_no_byte(create):
+def test_a_rebuild_trains_everything_and_changes_no_byte(trained):
     steps = []
-    workspace = trained(create, progress=lambda *step: steps.append(step))
+    workspace = trained(READS, progress=lambda *step: steps.append(step))
     before = promised_files(workspace.root)
     steps.clear()
     workspace.train(rebuild=True)
@@ -122,8 +114,8 @@ def test_a_rebuild_trains_everything_and_changes_no_byte(create):
     assert promised_files(workspace.root) == before
 
 
-def test_a_model_file_that_is_gone_is_built_again(create):
-    workspace = trained(create)
+def test_a_model_file_that_is_gone_is_built_again(trained):
+    workspace = trained(READS)
     before = promised_files(workspace.root)
     for path in (workspace.root / "models").rglob("*.safetensors"):
         path.unlink()

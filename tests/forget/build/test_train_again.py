@@ -12,7 +12,6 @@ from shardgraph.forget.build.wanted import Manifest
 from shardgraph.forget.erase.plan import ForgetRequest
 from shardgraph.forget.proof import verify as verifying
 from shardgraph.forget.workspace import Workspace
-from shardgraph.graph import BySource
 from shardgraph.storage import files
 from tests.strategies import LABELS, embed, interrupted, many
 
@@ -20,20 +19,15 @@ ROWS = many(18)
 LATE = [row._replace(id=f"latecomer-{i}") for i, row in enumerate(many(4))]
 
 
-@pytest.fixture
-def trained(trained):
-    return trained(BySource(), ROWS)
-
-
-def test_a_model_can_be_loaded_anew_whenever_a_later_training_is_interrupted(trained, fast_path):
-    trained.add(embed(LATE))
-    trained.close()
+def test_a_model_can_be_loaded_anew_whenever_a_later_training_is_interrupted(workspace, fast_path):
+    workspace.add(embed(LATE))
+    workspace.close()
     stops = 0
     for after in count(1, 83):
         root = fast_path / f"copy{after}"
-        shutil.copytree(trained.root, root)
-        with Workspace(root, workers=1) as workspace:
-            stopped = interrupted(after, workspace.train)
+        shutil.copytree(workspace.root, root)
+        with Workspace(root, workers=1) as copy:
+            stopped = interrupted(after, copy.train)
         with Workspace(root, workers=1) as reader:
             reader.resume()
             assert reader.model().classes == tuple(sorted(LABELS)), f"interrupted before line {after}"
@@ -46,59 +40,59 @@ def test_a_model_can_be_loaded_anew_whenever_a_later_training_is_interrupted(tra
     assert stops > 10
 
 
-def test_groups_that_are_replaced_leave_the_manifest_before_their_files_change(trained):
-    trained.add(embed(LATE))
+def test_groups_that_are_replaced_leave_the_manifest_before_their_files_change(workspace):
+    workspace.add(embed(LATE))
     seen = []
 
     def progress(what, done, of):
         if what == "training":
-            with Workspace(trained.root) as reader:
-                seen.append((len(Manifest.load(trained.root).groups), len(reader.model().average)))
+            with Workspace(workspace.root) as reader:
+                seen.append((len(Manifest.load(workspace.root).groups), len(reader.model().average)))
 
-    trained.context.progress = progress
-    trained.train()
+    workspace.context.progress = progress
+    workspace.train()
     assert len(seen) >= 3 and seen[0][0] < 3, "stale groups are out of service while they are rebuilt"
-    assert len(Manifest.load(trained.root).groups) == 3
+    assert len(Manifest.load(workspace.root).groups) == 3
 
 
-def test_a_forget_gets_in_while_verify_rebuilds_everything(trained, monkeypatch):
+def test_a_forget_gets_in_while_verify_rebuilds_everything(workspace, monkeypatch):
     forgot = []
 
-    def compared(bench, rebuild):
+    def compared(context, rebuild):
         if not forgot:
-            with Workspace(trained.root, workers=1) as other:
+            with Workspace(workspace.root, workers=1) as other:
                 forgot.append(other.forget(ForgetRequest(samples=(ROWS[0].id,))))
-        return original(bench, rebuild)
+        return original(context, rebuild)
 
     original = verifying._compared
     monkeypatch.setattr(verifying, "_compared", compared)
-    verification = trained.verify(full=True)
+    verification = workspace.verify(full=True)
     assert forgot and verification.ok, verification
-    assert list((trained.root / "scratch").iterdir()) == []
+    assert list((workspace.root / "scratch").iterdir()) == []
 
 
 @pytest.mark.parametrize("kind", ["sources", "subjects", "labels", "shards"])
-def test_what_was_forgotten_one_by_one_is_known_as_forgotten(trained, kind):
+def test_what_was_forgotten_one_by_one_is_known_as_forgotten(workspace, kind):
     column = {"sources": "source", "subjects": "subject", "labels": "label", "shards": "source"}[kind]
     name = getattr(ROWS[1], column) or "p1"
     ids = [row.id for row in ROWS if getattr(row, column) == name]
     for sample in ids[:-1]:
-        trained.forget(ForgetRequest(samples=(sample,)))
-    assert trained.plan(ForgetRequest(**{kind: (name,)})).rows
-    last = trained.forget(ForgetRequest(samples=(ids[-1],)))
-    assert trained.forget(ForgetRequest(**{kind: (name,)})) == last
+        workspace.forget(ForgetRequest(samples=(sample,)))
+    assert workspace.plan(ForgetRequest(**{kind: (name,)})).rows
+    last = workspace.forget(ForgetRequest(samples=(ids[-1],)))
+    assert workspace.forget(ForgetRequest(**{kind: (name,)})) == last
     with pytest.raises(UnknownSample):
-        trained.forget(ForgetRequest(**{kind: ("somebody else",)}))
+        workspace.forget(ForgetRequest(**{kind: ("somebody else",)}))
 
 
-def test_the_terms_of_a_source_leave_with_its_last_sample(trained):
-    trained.sources.describe("ann", owner="Ann of the hill", rate=0.1)
+def test_the_terms_of_a_source_leave_with_its_last_sample(workspace):
+    workspace.sources.describe("ann", owner="Ann of the hill", rate=0.1)
     ids = [row.id for row in ROWS if row.source == "ann"]
-    trained.forget(ForgetRequest(samples=tuple(ids[:-1])))
-    assert trained.sources.terms()["ann"].owner == "Ann of the hill"
-    trained.forget(ForgetRequest(samples=(ids[-1],)))
-    assert "ann" not in trained.sources.terms()
-    assert b"Ann of the hill" not in (trained.root / "catalog.sqlite").read_bytes()
+    workspace.forget(ForgetRequest(samples=tuple(ids[:-1])))
+    assert workspace.sources.terms()["ann"].owner == "Ann of the hill"
+    workspace.forget(ForgetRequest(samples=(ids[-1],)))
+    assert "ann" not in workspace.sources.terms()
+    assert b"Ann of the hill" not in (workspace.root / "catalog.sqlite").read_bytes()
 
 
 def test_the_entry_of_a_new_folder_is_synced_too(root, monkeypatch):

@@ -9,16 +9,10 @@ from shardgraph.forget.queue import queue
 from shardgraph.forget.queue.queue import Submission
 from shardgraph.forget.views.served import LoadedParts, assemble_served
 from shardgraph.forget.workspace import Workspace
-from shardgraph.graph import BySource
 from tests.strategies import Row, all_bytes, many
 
 DANS = [Row("dans-first", "ant", "dan", "dora"), Row("dans-second", "bee", "dan", "dora")]
 ROWS = [*many(18), *DANS]
-
-
-@pytest.fixture
-def workspace(trained):
-    return trained(BySource(), ROWS)
 
 
 def test_a_source_that_left_sample_by_sample_is_known_as_forgotten(workspace):

@@ -96,10 +96,8 @@ def watch(workspace, folder, paths):
     return found
 
 
-def test_erased_samples_are_absent_after_reopening(create):
-    workspace = create(classes=LABELS)
-    workspace.add(embed(ROWS))
-    workspace.train(Bilevel(2, 2), QUICK)
+def test_erased_samples_are_absent_after_reopening(trained):
+    workspace = trained(Bilevel(2, 2), ROWS)
     gone = {row.id for row in leaving(KINDS["a source"])}
     workspace.forget(KINDS["a source"])
     workspace.close()
@@ -112,13 +110,11 @@ def test_erased_samples_are_absent_after_reopening(create):
         assert "bob" not in {row.source for unit in units for row in inventory.find_in_unit(catalogue, unit)}
 
 
-def test_the_names_of_a_forgotten_source_and_subject_are_gone_too(create):
+def test_the_names_of_a_forgotten_source_and_subject_are_gone_too(trained):
     """Where a source names a shard and a group: from the catalogue, the manifest and the journal."""
     names = ("a-source-that-left", "a-subject-that-left")
     theirs = [Row(f"theirs {i}", LABELS[i % 4], *names) for i in range(6)]
-    workspace = create(classes=LABELS)
-    workspace.add(embed([*ROWS, *theirs]))
-    workspace.train(BySource(safe=("web",)), QUICK)
+    workspace = trained(BySource(safe=("web",)), [*ROWS, *theirs])
     before = b"".join(all_bytes(workspace.root).values())
     assert all(name.encode() in before for name in names)
     workspace.forget(ForgetRequest(sources=names[:1]))
@@ -129,11 +125,9 @@ def test_the_names_of_a_forgotten_source_and_subject_are_gone_too(create):
             workspace.close()
 
 
-def test_success_is_not_reported_while_a_reader_keeps_the_log(create):
+def test_success_is_not_reported_while_a_reader_keeps_the_log(trained):
     """Nor when the request is made again: only once the log could be emptied."""
-    workspace = create(classes=LABELS)
-    workspace.add(embed(ROWS))
-    workspace.train(BySource(), QUICK)
+    workspace = trained(BySource(), ROWS)
     reader = Workspace(workspace.root)
     reader.context.catalogue._db.execute("BEGIN")
     inventory.count_samples(reader.context.catalogue)
@@ -147,11 +141,9 @@ def test_success_is_not_reported_while_a_reader_keeps_the_log(create):
     assert [name for name, raw in all_bytes(workspace.root).items() if any(i in raw for i in gone)] == []
 
 
-def test_messages_of_progress_carry_no_ids(create):
+def test_messages_of_progress_carry_no_ids(trained):
     told = []
-    workspace = create(classes=LABELS, progress=lambda *step: told.append(step))
-    workspace.add(embed(ROWS))
-    workspace.train(Bilevel(2, 2), QUICK)
+    workspace = trained(Bilevel(2, 2), ROWS, progress=lambda *step: told.append(step))
     workspace.forget(KINDS["samples"])
     workspace.verify(full=True)
     assert {what for what, _, _ in told} >= {"placing", "training", "verifying"}
@@ -169,10 +161,8 @@ def test_the_ledger_and_the_requests_carry_no_ids_and_no_plain_digests(create):
     assert before.model_digest not in text and before.prototypes not in text
 
 
-def test_a_shard_of_the_forgotten_is_not_kept_for_the_next_reader(create):
-    workspace = create(classes=LABELS)
-    workspace.add(embed(ROWS))
-    workspace.train(Complete(2), QUICK)
+def test_a_shard_of_the_forgotten_is_not_kept_for_the_next_reader(trained):
+    workspace = trained(Complete(2), ROWS)
     reader = Workspace(workspace.root)
     old = reader.model().digest
     workspace.forget(KINDS["samples"], instant=True)
@@ -186,10 +176,8 @@ def test_a_shard_of_the_forgotten_is_not_kept_for_the_next_reader(create):
     )
 
 
-def test_what_was_to_be_destroyed_later_is_gone_before_a_forget_that_failed_is_certified(create, monkeypatch):
-    workspace = create(classes=LABELS)
-    workspace.add(embed(ROWS))
-    workspace.train(Complete(2), QUICK)
+def test_what_was_to_be_destroyed_later_is_gone_before_a_forget_that_failed_is_certified(trained, monkeypatch):
+    workspace = trained(Complete(2), ROWS)
     witness = workspace.root.parent / "witness"
     os.link(workspace.root / "prototypes.safetensors", witness)
 

@@ -12,6 +12,7 @@ from shardgraph.forget.queue.queue import Submission
 from shardgraph.forget.workspace import Workspace
 from shardgraph.graph import Bilevel, BilevelAcross, BySource
 from shardgraph.storage.tables import inventory
+from tests.strategies import FEW_ROWS as ROWS
 from tests.strategies import (
     LABELS,
     QUICK,
@@ -24,18 +25,16 @@ from tests.strategies import (
     promised_files,
 )
 
-ROWS = [*many(16), *many(4, split="test")]
 GONE = [ROWS[0].id, ROWS[5].id, ROWS[17].id]
 KEPT = [row for row in ROWS if row.id not in GONE]
 STEP = 61  # of the thousands of lines that the rooms execute, a different few for every test below
 
 
 @pytest.fixture
-def trained(create):
+def base(trained):
     """A trained workspace to copy, closed."""
-    with create("base", classes=LABELS) as workspace:
-        workspace.add(embed(ROWS))
-        workspace.train(RING, QUICK)
+    workspace = trained(RING, ROWS, "base")
+    workspace.close()
     return workspace
 
 
@@ -49,9 +48,9 @@ def copies(base, folder, first=1, step=STEP):
         shutil.rmtree(root)
 
 
-def test_a_forget_interrupted_anywhere_is_finished_by_the_next_command(trained, fast_path):
-    expected, finished, refused = never_saw(trained, KEPT, fast_path / "never"), 0, 0
-    for after, workspace in copies(trained, fast_path):
+def test_a_forget_interrupted_anywhere_is_finished_by_the_next_command(base, fast_path):
+    expected, finished, refused = never_saw(base, KEPT, fast_path / "never"), 0, 0
+    for after, workspace in copies(base, fast_path):
         stopped = interrupted(after, lambda w=workspace: w.forget(ForgetRequest(samples=tuple(GONE))))
         workspace.close()
         with Workspace(workspace.root, workers=1) as again:
@@ -79,9 +78,9 @@ def traces(root, ids):
     return found + [str(path) for path in (root / "scratch").iterdir()]
 
 
-def test_the_same_open_workspace_goes_on_after_an_interruption(trained, fast_path):
-    expected = never_saw(trained, KEPT, fast_path / "never")
-    for after, workspace in copies(trained, fast_path, first=7, step=3 * STEP):
+def test_the_same_open_workspace_goes_on_after_an_interruption(base, fast_path):
+    expected = never_saw(base, KEPT, fast_path / "never")
+    for after, workspace in copies(base, fast_path, first=7, step=3 * STEP):
         stopped = interrupted(after, lambda w=workspace: w.forget(ForgetRequest(samples=tuple(GONE))))
         workspace.context.lock.release()  # in case the Ctrl-C fell between taking the lock and noting it
         workspace.forget(ForgetRequest(samples=tuple(GONE)))
@@ -90,9 +89,9 @@ def test_the_same_open_workspace_goes_on_after_an_interruption(trained, fast_pat
             break
 
 
-def test_an_instant_forget_interrupted_anywhere_serves_nothing_that_saw_the_sample(trained, fast_path):
-    expected = never_saw(trained, KEPT, fast_path / "never")
-    for after, workspace in copies(trained, fast_path, first=11, step=2 * STEP):
+def test_an_instant_forget_interrupted_anywhere_serves_nothing_that_saw_the_sample(base, fast_path):
+    expected = never_saw(base, KEPT, fast_path / "never")
+    for after, workspace in copies(base, fast_path, first=11, step=2 * STEP):
         request = ForgetRequest(samples=tuple(GONE))
         stopped = interrupted(after, lambda w=workspace, r=request: w.forget(r, instant=True))
         workspace.close()
@@ -108,11 +107,11 @@ def test_an_instant_forget_interrupted_anywhere_serves_nothing_that_saw_the_samp
             break
 
 
-def test_a_repair_interrupted_anywhere_can_be_repeated(trained, fast_path):
-    expected = never_saw(trained, KEPT, fast_path / "never")
-    with Workspace(trained.root, workers=1) as workspace:
+def test_a_repair_interrupted_anywhere_can_be_repeated(base, fast_path):
+    expected = never_saw(base, KEPT, fast_path / "never")
+    with Workspace(base.root, workers=1) as workspace:
         workspace.forget(ForgetRequest(samples=tuple(GONE)), instant=True)
-    for after, workspace in copies(trained, fast_path, first=5):
+    for after, workspace in copies(base, fast_path, first=5):
         stopped = interrupted(after, workspace.repair)
         workspace.close()
         with Workspace(workspace.root, workers=1) as again:
@@ -178,7 +177,7 @@ def test_a_later_training_interrupted_anywhere_and_a_forget_right_after_it(creat
             break
 
 
-def test_adapters_that_saw_the_sample_are_destroyed_also_when_their_group_has_another_name_by_now(create, fast_path):
+def test_adapters_that_saw_the_sample_are_destroyed_also_when_their_group_has_another_name_by_now(trained, fast_path):
     """ann's samples came later; the clique is called after her, while bob's adapters lie there under his name."""
 
     def progress(what, done, of):
@@ -186,9 +185,7 @@ def test_adapters_that_saw_the_sample_are_destroyed_also_when_their_group_has_an
             raise KeyboardInterrupt
 
     armed = []
-    workspace = create(classes=LABELS, progress=progress)
-    workspace.add(embed(many(8, sources=["bob"])))
-    workspace.train(BilevelAcross(1, 1), QUICK)
+    workspace = trained(BilevelAcross(1, 1), many(8, sources=["bob"]), progress=progress)
     (path,) = (workspace.root / "models").rglob("*.safetensors")
     os.link(path, fast_path / "witness")
     workspace.add(embed([row._replace(id=f"hers {row.id}") for row in many(8, sources=["ann"])]))
@@ -240,14 +237,13 @@ def test_a_training_interrupted_between_steps_goes_on_where_it_was(create, when)
     assert workspace.verify(full=True).ok
 
 
-def test_a_training_that_fails_again_ends_its_request_as_an_instant_one_and_blocks_nobody(create):
+def test_a_training_that_fails_again_ends_its_request_as_an_instant_one_and_blocks_nobody(trained):
     def stop(what, done, of):
         if what == "training":
             raise KeyboardInterrupt
 
-    with create(classes=LABELS) as workspace:
-        workspace.add(embed(ROWS))
-        workspace.train(BySource(safe=("ann",)), QUICK)
+    workspace = trained(BySource(safe=("ann",)), ROWS)
+    workspace.close()
     mine = {source: [row.id for row in ROWS[:16] if row.source == source] for source in ("ann", "bob", "web")}
     with Workspace(workspace.root, workers=1, progress=stop) as again, pytest.raises(KeyboardInterrupt):
         again.forget(ForgetRequest(samples=(mine["bob"][0],)))
@@ -264,14 +260,13 @@ def test_a_training_that_fails_again_ends_its_request_as_an_instant_one_and_bloc
         assert again.verify(full=True).ok
 
 
-def test_a_request_of_the_queue_that_ends_so_says_why_and_names_nobody(create):
+def test_a_request_of_the_queue_that_ends_so_says_why_and_names_nobody(trained):
     def stop(what, done, of):
         if what == "training":
             raise KeyboardInterrupt
 
-    with create(classes=LABELS) as workspace:
-        workspace.add(embed(ROWS))
-        workspace.train(BySource(safe=("ann",)), QUICK)
+    workspace = trained(BySource(safe=("ann",)), ROWS)
+    workspace.close()
     mine = next(row.id for row in ROWS if row.source == "bob")
     with Workspace(workspace.root, workers=1, progress=stop) as again:
         number = again.queue.submit(Submission(ForgetRequest(samples=(mine,)))).number

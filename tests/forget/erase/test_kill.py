@@ -16,10 +16,10 @@ from shardgraph.forget.erase.plan import ForgetRequest
 from shardgraph.forget.workspace import Workspace
 from shardgraph.graph import BySource
 from shardgraph.learn.recipe import Recipe
-from tests.strategies import LABELS, QUICK, RING, embed, many, never_saw
+from tests.strategies import FEW_ROWS as ROWS
+from tests.strategies import RING, embed, many, never_saw
 
 HOUSE = Path(__file__).parents[3]
-ROWS = [*many(16), *many(4, split="test")]
 LATE = [row._replace(id=f"latecomer-{i}") for i, row in enumerate(many(6))]
 GONE = [ROWS[0].id, ROWS[5].id, ROWS[17].id]
 
@@ -28,11 +28,9 @@ def environment():
     return {**os.environ, "PYTHONPATH": f"{Path(shardgraph.__file__).parents[1]}{os.pathsep}{HOUSE}"}
 
 
-def prepared(create, act):
+def prepared(trained, act):
     """A workspace in which the act is next, closed."""
-    with create("base", classes=LABELS) as workspace:
-        workspace.add(embed(ROWS))
-        workspace.train(RING, QUICK)
+    with trained(RING, ROWS, "base") as workspace:
         if act == "train":
             workspace.add(embed(LATE))
         if act == "repair":
@@ -74,8 +72,8 @@ EVENTS = {
 
 
 @pytest.mark.parametrize("act", EVENTS)
-def test_killed_at_lines_spread_over_the_command(create, fast_path, act):
-    results = kill_and_finish(prepared(create, act), fast_path, act=act, how="line", count=16)
+def test_killed_at_lines_spread_over_the_command(trained, fast_path, act):
+    results = kill_and_finish(prepared(trained, act), fast_path, act=act, how="line", count=16)
     assert all(job["killed"] == [True] for job in results)
     assert all(job["events"] in EVENTS[act] for job in results)
     if act == "forget":
@@ -83,8 +81,8 @@ def test_killed_at_lines_spread_over_the_command(create, fast_path, act):
 
 
 @pytest.mark.slow
-def test_killed_at_fifty_random_moments_of_a_forget(create, fast_path):
-    results = kill_and_finish(prepared(create, "forget"), fast_path, act="forget", how="delay", count=50)
+def test_killed_at_fifty_random_moments_of_a_forget(trained, fast_path):
+    results = kill_and_finish(prepared(trained, "forget"), fast_path, act="forget", how="delay", count=50)
     assert sum(job["killed"] == [True] for job in results) > 25  # one that comes too late tells nothing
     assert all(job["events"] == ["forget"] for job in results), "exactly one certificate, whatever happened"
     assert sum(job["resumed"] for job in results) > 10
@@ -92,15 +90,15 @@ def test_killed_at_fifty_random_moments_of_a_forget(create, fast_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("act", EVENTS)
-def test_killed_at_many_lines_of_the_command(create, fast_path, act):
-    results = kill_and_finish(prepared(create, act), fast_path, act=act, how="line", count=150)
+def test_killed_at_many_lines_of_the_command(trained, fast_path, act):
+    results = kill_and_finish(prepared(trained, act), fast_path, act=act, how="line", count=150)
     assert all(job["killed"] == [True] for job in results)
     assert all(job["events"] in EVENTS[act] for job in results)
 
 
 @pytest.mark.slow
-def test_killed_and_killed_again_while_the_next_command_finishes_it(create, fast_path):
-    results = kill_and_finish(prepared(create, "forget"), fast_path, act="forget", how="line", count=100, again=2)
+def test_killed_and_killed_again_while_the_next_command_finishes_it(trained, fast_path):
+    results = kill_and_finish(prepared(trained, "forget"), fast_path, act="forget", how="line", count=100, again=2)
     assert sum(job["killed"] == [True, True, True] for job in results) > 5
     assert all(job["events"] == ["forget"] for job in results)
 
@@ -114,12 +112,10 @@ with Workspace(sys.argv[1], workers=2, progress=lambda *step: print(*step, flush
 
 
 @pytest.mark.slow
-def test_workers_that_outlive_a_killed_training_leave_nothing_of_what_was_forgotten_meanwhile(create, tmp_path):
+def test_workers_that_outlive_a_killed_training_leave_nothing_of_what_was_forgotten_meanwhile(trained, tmp_path):
     """The parent is killed while its workers learn; a sample is forgotten before they are done."""
     slow = Recipe(epochs=600, batch=4)
-    workspace = create(classes=LABELS)
-    workspace.add(embed(ROWS))
-    workspace.train(BySource(), slow)
+    workspace = trained(BySource(), ROWS, recipe=slow)
     workspace.add(embed(LATE))
     workspace.close()
     process = subprocess.Popen(

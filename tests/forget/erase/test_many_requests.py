@@ -5,16 +5,11 @@ import pytest
 from shardgraph.forget.config import Config
 from shardgraph.forget.erase.plan import ForgetRequest, emptied_names
 from shardgraph.forget.queue.queue import Submission, next_batch
-from shardgraph.graph import Bilevel, BySource, Complete, RandomDegree
+from shardgraph.graph import Bilevel, Complete, RandomDegree
 from shardgraph.storage.tables import inventory
 from tests.strategies import LABELS, Row
 
 ROWS = [Row(f"sample-{i:03d}", LABELS[i % 4], ("ann", "bob")[i // 4 % 2], f"p{i // 2}") for i in range(64)]
-
-
-@pytest.fixture
-def workspace(trained):
-    return trained(BySource(), ROWS)
 
 
 def questions(workspace, act):

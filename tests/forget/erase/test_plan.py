@@ -6,29 +6,20 @@ from shardgraph.errors import UnknownSample
 from shardgraph.forget.erase.plan import ForgetRequest
 from shardgraph.graph import Bilevel, BySource
 from shardgraph.storage.tables import inventory
-from tests.strategies import LABELS, QUICK, RING, Row, all_bytes, embed, many
-
-ROWS = [*many(24), *many(4, split="test")]
+from tests.strategies import QUICK, RING, ROWS, Row, all_bytes, embed, many
 
 
-def trained(create, topology, **options):
-    workspace = create(classes=LABELS, **options)
-    workspace.add(embed(ROWS))
-    workspace.train(topology, QUICK)
-    return workspace
-
-
-def test_planning_changes_no_byte(create):
-    workspace = trained(create, BySource())
+def test_planning_changes_no_byte(trained):
+    workspace = trained(BySource())
     workspace.context.catalogue.scrub()
     before = {name: raw for name, raw in all_bytes(workspace.root).items() if not name.endswith("-shm")}
     workspace.plan(ForgetRequest(sources=("ann",), labels=("bee",)))
     assert {name: raw for name, raw in all_bytes(workspace.root).items() if not name.endswith("-shm")} == before
 
 
-def test_the_figures_by_hand(create):
+def test_the_figures_by_hand(trained):
     """Three shards of eight; who reads ann is ann and web, and web's group reads both."""
-    workspace = trained(create, RING)
+    workspace = trained(RING)
     plan = workspace.plan(ForgetRequest(samples=(ROWS[0].id,)))
     assert plan.groups == ("ann", "web")
     assert plan.to_json() == {
@@ -42,13 +33,13 @@ def test_the_figures_by_hand(create):
         "sources_that_disappear": [],
         "already_forgotten": [],
     }
-    alone = trained(create, BySource(), name="alone").plan(ForgetRequest(samples=(ROWS[0].id, ROWS[1].id)))
+    alone = trained(BySource(), name="alone").plan(ForgetRequest(samples=(ROWS[0].id, ROWS[1].id)))
     assert (alone.groups, alone.revisited, alone.adapters) == (("ann",), 6, 4)
     assert alone.share == 6 / 24
 
 
-def test_many_names_are_looked_up_together(create):
-    workspace, asked = trained(create, BySource()), []
+def test_many_names_are_looked_up_together(trained):
+    workspace, asked = trained(BySource()), []
     workspace.context.catalogue._db.set_trace_callback(asked.append)
     names = tuple(f"never here {i}" for i in range(2000))
     for kind in ("samples", "sources", "subjects", "shards", "labels"):
@@ -93,9 +84,9 @@ def test_a_group_that_never_learned_is_neither_rebuilt_nor_vanishes(create):
     [ForgetRequest(samples=(ROWS[5].id,)), ForgetRequest(sources=("web",)), ForgetRequest(labels=("ant",))],
     ids=["sample", "source", "label"],
 )
-def test_as_many_groups_are_trained_as_planned(create, topology, request_):
+def test_as_many_groups_are_trained_as_planned(trained, topology, request_):
     steps = []
-    workspace = trained(create, topology, progress=lambda *step: steps.append(step))
+    workspace = trained(topology, progress=lambda *step: steps.append(step))
     steps.clear()
     plan = workspace.plan(request_)
     adapters = dict(workspace.context.catalogue.all("SELECT name, adapters FROM built WHERE name LIKE 'group:%'"))

@@ -5,9 +5,7 @@ import pytest
 from shardgraph.forget.intake.first_training import aim_samples, plan_configuration
 from shardgraph.graph import Bilevel
 from shardgraph.storage.tables import inventory
-from tests.strategies import LABELS, QUICK, embed, many, never_saw, promised_files
-
-ROWS = [*many(24), *many(4, split="test")]
+from tests.strategies import LABELS, QUICK, ROWS, embed, never_saw, promised_files
 
 
 @pytest.mark.parametrize("coarse", [1, 2])

@@ -1,4 +1,4 @@
-"""The book of charges as a value: who read what, who shares samples, what leaves with a shard."""
+"""The charges as a value: who read what, who shares samples, what leaves with a shard."""
 
 import json
 
@@ -28,13 +28,13 @@ READS = st.dictionaries(st.sampled_from("abcdef"), st.lists(st.sampled_from("abc
 
 @given(reads=READS)
 def test_cliques_are_the_groups_that_share_samples(reads):
-    book = Charges().begun(reads, BUILD)
-    cliques = book.cliques()
+    charges = Charges().begun(reads, BUILD)
+    cliques = charges.cliques()
     assert sorted(group for clique in cliques for group in clique) == sorted(reads)
     where = {group: i for i, clique in enumerate(cliques) for group in clique}
     for shard in "abcdef":
-        assert book.readers(shard) == tuple(sorted(group for group in reads if shard in reads[group]))
-        assert len({where[group] for group in book.readers(shard)}) <= 1
+        assert charges.readers(shard) == tuple(sorted(group for group in reads if shard in reads[group]))
+        assert len({where[group] for group in charges.readers(shard)}) <= 1
     # and no clique falls apart: what can be reached from one group by shared shards is all of it
     for clique in cliques:
         reached, before = {min(clique)}, set()
@@ -46,9 +46,9 @@ def test_cliques_are_the_groups_that_share_samples(reads):
 
 @given(reads=READS, kept=st.sets(st.sampled_from("abcdef")))
 def test_a_book_survives_json_and_keeps_its_releases_when_shards_go(reads, kept):
-    book = Charges().begun(reads, BUILD)
-    assert Charges.from_json(json.loads(json.dumps(book.to_json()))) == book
-    left = book.present(kept)
+    charges = Charges().begun(reads, BUILD)
+    assert Charges.from_json(json.loads(json.dumps(charges.to_json()))) == charges
+    left = charges.present(kept)
     assert len(left.releases.mechanisms()) == len(reads), "what was released stays released"
     names = {name for name, _ in left.releases.builds} | {shard for read in left.reads.values() for shard in read}
     assert all(name in kept or name.startswith(GONE) for name in names)
@@ -57,14 +57,14 @@ def test_a_book_survives_json_and_keeps_its_releases_when_shards_go(reads, kept)
 
 def test_who_read_a_shard_that_is_gone_stays_together():
     """a, b and c are close only jointly: what left was known to all of them."""
-    book = (
+    charges = (
         Charges()
         .begun({"a": ["s", "x"], "b": ["s", "y"], "c": ["s"]}, BUILD)
         .charged([Charge("s", 3, ("a", "b", "c"))])
     )
-    left = book.present({"a", "b", "c", "x", "y"})
-    assert left.cliques() == book.cliques() and worst_guarantee(left, TERMS) == worst_guarantee(book, TERMS)
-    assert worst_loss(left, TERMS) == worst_loss(book, TERMS)
+    left = charges.present({"a", "b", "c", "x", "y"})
+    assert left.cliques() == charges.cliques() and worst_guarantee(left, TERMS) == worst_guarantee(charges, TERMS)
+    assert worst_loss(left, TERMS) == worst_loss(charges, TERMS)
     assert set(removals_left(left, TERMS, "abc")) == {"x", "y"}, "nothing can leave a shard that is gone"
 
 

@@ -15,7 +15,7 @@ from shardgraph.forget.privacy.charges import GONE, Charges
 from shardgraph.forget.proof.certificate import Certificate, certificate_path, check_certificate
 from shardgraph.forget.queue.queue import Submission
 from shardgraph.forget.workspace import Workspace
-from shardgraph.graph import Bilevel, BySource, OwnGraph, ShardGraph
+from shardgraph.graph import Bilevel, OwnGraph, ShardGraph
 from shardgraph.learn.executors.ray import RayExecutor
 from shardgraph.learn.private.accounting.budget import PAPER, Budget
 from shardgraph.learn.private.accounting.mechanism import epsilon
@@ -24,14 +24,7 @@ from shardgraph.learn.private.private_recipe import PrivateRecipe
 from shardgraph.learn.recipe import Recipe
 from shardgraph.storage.files import scratch_file
 from shardgraph.storage.tables import inventory
-from tests.strategies import LABELS, SOURCES, all_bytes, embed, interrupted, many
-
-ROWS = [*many(24), *many(6, split="test")]
-CLIQUE = BySource(safe=SOURCES)
-QUICK = Recipe(adapter="linear", loss="bce", epochs=2, batch=4, lr=0.05, expansion=0)
-STEPS = PrivateRecipe(steps=2, direct_batch=2, direct_steps=1, rank=2)
-# RDP answers at this delta, and the formula under this budget: both at once, where PLD would take a second
-TERMS = PrivacyTerms(2.0, 1e-20, PAPER, recipe=STEPS)
+from tests.strategies import CLIQUE, LABELS, LINEAR, ROWS, SOURCES, STEPS, TERMS, all_bytes, embed, interrupted, many
 
 
 def edges(*pairs, private=()):
@@ -46,26 +39,19 @@ def edges(*pairs, private=()):
 MIXED, GIVEN = edges("ab", "ba", private=("wb",)), replace(TERMS, every=False)
 
 
-def made(create, topology=CLIQUE, terms=TERMS, rows=ROWS, **options):
-    workspace = create(classes=LABELS, **options)
-    workspace.add(embed(rows))
-    workspace.train(topology, QUICK, privacy=terms)
-    return workspace
-
-
-def book(workspace):
+def charges(workspace):
     return Charges.load(workspace.context.catalogue)
 
 
 def builds(workspace):
-    return {name: len(each) for name, each in book(workspace).releases.builds}
+    return {name: len(each) for name, each in charges(workspace).releases.builds}
 
 
 def removed(workspace):
-    return {name: book(workspace).releases.removed(name) for name in builds(workspace)}
+    return {name: charges(workspace).releases.removed(name) for name in builds(workspace)}
 
 
-def of(source, count=1, skip=0):
+def request_for(source, count=1, skip=0):
     """A request for some training samples of a source."""
     ids = [row.id for row in ROWS if row.source == source and row.split == "train"]
     return ForgetRequest(samples=tuple(ids[skip : skip + count]))
@@ -78,8 +64,8 @@ def model_bytes(workspace, name):
 # What is charged
 
 
-def test_a_first_training_releases_every_group_once(create):
-    workspace = made(create)
+def test_a_first_training_releases_every_group_once(private):
+    workspace = private()
     assert builds(workspace) == dict.fromkeys(SOURCES, 1) and removed(workspace) == dict.fromkeys(SOURCES, 0)
     loss = workspace.status()["privacy"]["sample_loss"]
     assert loss == {"epsilon": epsilon([workspace.config.the_privacy().mechanism] * 2, 1e-20)[0], "method": "rdp"}
@@ -88,26 +74,26 @@ def test_a_first_training_releases_every_group_once(create):
     assert builds(workspace) == dict.fromkeys(SOURCES, 1), "nothing was missing, so nothing was released"
 
 
-def test_the_noise_is_for_the_samples_that_most_groups_read(create):
-    workspace = made(create, edges(private=("ab", "wb", "wa")), GIVEN)
+def test_the_noise_is_for_the_samples_that_most_groups_read(private):
+    workspace = private(edges(private=("ab", "wb", "wa")), GIVEN)
     assert workspace.status()["privacy"]["sample_loss"]["epsilon"] <= 2.0
 
 
-def test_a_training_with_too_many_samples_for_delta_is_refused(create):
+def test_a_training_with_too_many_samples_for_delta_is_refused(private):
     """delta must stay below one over their number."""
-    workspace = made(create, terms=PrivacyTerms(2.0, 0.9 / 24, PAPER, recipe=STEPS))
+    workspace = private(terms=PrivacyTerms(2.0, 0.9 / 24, PAPER, recipe=STEPS))
     workspace.add(embed([row._replace(id=f"late {row.id}") for row in ROWS[:24]]))
     with pytest.raises(InputError, match="delta must be below"):
         workspace.train()
 
 
-def test_a_request_retrains_those_who_used_it_directly_and_charges_the_others(create):
-    workspace = made(create)
+def test_a_request_retrains_those_who_used_it_directly_and_charges_the_others(private):
+    workspace = private()
     before = {name: model_bytes(workspace, name) for name in SOURCES}
-    plan = workspace.plan(of("ann", 2))
+    plan = workspace.plan(request_for("ann", 2))
     assert plan.groups == ("ann",)
     assert plan.spending.charged == ("bob", "web") and plan.spending.after.removed == 2
-    certificate = workspace.forget(of("ann", 2))
+    certificate = workspace.forget(request_for("ann", 2))
     assert removed(workspace) == {"ann": 0, "bob": 2, "web": 2}, "two samples cost two"
     assert builds(workspace) == {"ann": 2, "bob": 1, "web": 1}, "ann's shard read its neighbours once more"
     after = {name: model_bytes(workspace, name) for name in SOURCES}
@@ -115,16 +101,16 @@ def test_a_request_retrains_those_who_used_it_directly_and_charges_the_others(cr
     assert certificate.privacy["removed"] == 2 and certificate.privacy["alpha"] == plan.spending.after.alpha
 
 
-def test_repeating_a_request_charges_nothing(create):
-    workspace = made(create)
-    first = workspace.forget(of("ann"))
-    once = book(workspace)
-    assert workspace.forget(of("ann")) == first
-    assert book(workspace) == once
+def test_repeating_a_request_charges_nothing(private):
+    workspace = private()
+    first = workspace.forget(request_for("ann"))
+    once = charges(workspace)
+    assert workspace.forget(request_for("ann")) == first
+    assert charges(workspace) == once
 
 
-def test_held_out_and_waiting_samples_cost_nothing(create):
-    workspace = made(create)
+def test_held_out_and_waiting_samples_cost_nothing(private):
+    workspace = private()
     late = many(3)[0]._replace(id="late", source="ann")
     workspace.add(embed([late]))
     held_out = next(row.id for row in ROWS if row.split == "test")
@@ -134,15 +120,15 @@ def test_held_out_and_waiting_samples_cost_nothing(create):
     assert removed(workspace) == dict.fromkeys(SOURCES, 0)
 
 
-def test_what_would_overflow_is_trained_anew_before_the_answer(create):
+def test_what_would_overflow_is_trained_anew_before_the_answer(private):
     terms = replace(TERMS, budget=Budget(3.0, 1.0))
-    workspace = made(create, terms=terms)
-    first = workspace.forget(of("ann"))
+    workspace = private(terms=terms)
+    first = workspace.forget(request_for("ann"))
     assert first.privacy["removed"] == 1 and builds(workspace)["bob"] == 1
     bob = model_bytes(workspace, "bob")
-    plan = workspace.plan(of("ann", skip=1))
+    plan = workspace.plan(request_for("ann", skip=1))
     assert set(plan.spending.over) & {"bob", "web"} and set(plan.spending.over) <= set(plan.groups)
-    certificate = workspace.forget(of("ann", skip=1))
+    certificate = workspace.forget(request_for("ann", skip=1))
     assert certificate.event == "forget" and certificate.missing == 0
     assert certificate.privacy["alpha"] <= 3.0
     for name in plan.spending.over:
@@ -150,10 +136,10 @@ def test_what_would_overflow_is_trained_anew_before_the_answer(create):
     assert "bob" not in plan.spending.over or model_bytes(workspace, "bob") != bob
 
 
-def test_an_instant_forget_withdraws_what_would_overflow(create):
-    workspace = made(create, terms=replace(TERMS, budget=Budget(3.0, 1.0)))
-    workspace.forget(of("ann"))
-    certificate = workspace.forget(of("ann", skip=1), instant=True)
+def test_an_instant_forget_withdraws_what_would_overflow(private):
+    workspace = private(terms=replace(TERMS, budget=Budget(3.0, 1.0)))
+    workspace.forget(request_for("ann"))
+    certificate = workspace.forget(request_for("ann", skip=1), instant=True)
     assert certificate.event == "instant" and certificate.missing >= 2
     assert "exact" not in certificate.guarantee and "withdrawn" in certificate.guarantee
     repaired = workspace.repair()
@@ -161,19 +147,19 @@ def test_an_instant_forget_withdraws_what_would_overflow(create):
     assert workspace.verify(full=True).ok
 
 
-def test_requests_that_wait_together_withhold_what_their_sum_would_overflow(create):
-    workspace = made(create, terms=replace(TERMS, budget=Budget(3.0, 1.0)))
+def test_requests_that_wait_together_withhold_what_their_sum_would_overflow(private):
+    workspace = private(terms=replace(TERMS, budget=Budget(3.0, 1.0)))
     whole = len(workspace.model().average)
-    first = workspace.queue.submit(Submission(of("ann"))).number
+    first = workspace.queue.submit(Submission(request_for("ann"))).number
     own = whole - len(workspace.model().average)  # the adapters of ann, which used it directly
-    workspace.queue.submit(Submission(of("ann", skip=1)))
+    workspace.queue.submit(Submission(request_for("ann", skip=1)))
     assert 0 < own < whole - len(workspace.model().average), "others have no budget for both"
     workspace.queue.cancel(first)
     assert len(workspace.model().average) == whole - own, "for one of them they have"
 
 
-def test_a_neighbours_change_does_not_rebuild_who_uses_it_privately(create):
-    workspace = made(create)
+def test_a_neighbours_change_does_not_rebuild_who_uses_it_privately(private):
+    workspace = private()
     before = {name: model_bytes(workspace, name) for name in SOURCES}
     workspace.add(embed([ROWS[0]._replace(id="new")]))
     workspace.train()
@@ -188,18 +174,18 @@ def test_the_default_recipe_and_open_inca_adapters_learn_privately(create, recip
     manifest = workspace.train(MIXED, recipe, privacy=GIVEN)
     assert len(manifest.groups) == 2 and builds(workspace) == {"web": 1}
     assert workspace.config.the_recipe().adapter == ("linear" if recipe is None else "inca")
-    assert workspace.forget(of("bob")).privacy["removed"] == 1
+    assert workspace.forget(request_for("bob")).privacy["removed"] == 1
     assert workspace.verify(full=True).ok
 
 
-def test_worker_processes_train_private_groups_too(create):
-    workspace = made(create, workers=2)
+def test_worker_processes_train_private_groups_too(private):
+    workspace = private(workers=2)
     assert builds(workspace) == dict.fromkeys(SOURCES, 1) and workspace.verify(full=True).ok
     assert len(workspace.predict(embed(ROWS[:3]))) == 3
 
 
-def test_a_right_must_cover_private_neighbours_too_and_provisioning_releases_nothing(create):
-    workspace = made(create)
+def test_a_right_must_cover_private_neighbours_too_and_provisioning_releases_nothing(private):
+    workspace = private()
     for sources, groups in ((("ann",), 0), (("ann", "bob"), 0), (SOURCES, 3)):
         consumer = "+".join(sources)
         workspace.consumers.grant(consumer, sources=sources)
@@ -209,51 +195,51 @@ def test_a_right_must_cover_private_neighbours_too_and_provisioning_releases_not
         workspace.consumers.provision(consumer)
         assert len(workspace.consumers.model(consumer).predict(embed(ROWS[:2]))) == 2
     assert builds(workspace) == dict.fromkeys(SOURCES, 1)
-    workspace.forget(of("ann"))
+    workspace.forget(request_for("ann"))
     assert removed(workspace) == {"ann": 0, "bob": 1, "web": 1} and workspace.verify(full=True).ok
 
 
-def test_private_groups_never_go_to_a_cluster(create):
+def test_private_groups_never_go_to_a_cluster(private):
     """Which may repeat a call that it gave up for lost; there is no cluster here that could be asked."""
-    workspace = made(create)
+    workspace = private()
     wanted = wanted_groups(workspace.context.store, workspace.config, workspace.context.numerics).values()
     tasks = tasks_for(workspace.context.store, workspace.config, wanted, lambda: str(scratch_file(workspace.root)))
     nowhere = RayExecutor(cluster=None, numerics={})
     assert sorted(result.name for result in nowhere.run(tasks)) == sorted(SOURCES)
 
 
-def test_two_trainings_on_the_same_samples_are_not_alike(create):
-    one, other = made(create), made(create, name="other")
+def test_two_trainings_on_the_same_samples_are_not_alike(private):
+    one, other = private(), private(name="other")
     assert all(model_bytes(one, name) != model_bytes(other, name) for name in SOURCES)
     assert one.status()["model_digest"] != other.status()["model_digest"]
 
 
-def test_a_shard_that_is_gone_leaves_its_releases_and_not_its_name(create):
-    workspace = made(create)
+def test_a_shard_that_is_gone_leaves_its_releases_and_not_its_name(private):
+    workspace = private()
     workspace.forget(ForgetRequest(sources=("bob",)))
-    text = json.dumps(book(workspace).to_json())
+    text = json.dumps(charges(workspace).to_json())
     assert "bob" not in text and sum(name.startswith(GONE) for name in builds(workspace)) == 1
     assert removed(workspace) == dict.fromkeys(builds(workspace), 0) | {"ann": 8, "web": 8}
     workspace.close()
     assert not any(b"bob" in raw for name, raw in all_bytes(workspace.root).items() if "catalog" in name)
 
 
-def test_a_name_that_only_looks_gone_leaves_with_its_shard(create):
-    mechanism = made(create).config.the_privacy().mechanism
+def test_a_name_that_only_looks_gone_leaves_with_its_shard(private):
+    mechanism = private().config.the_privacy().mechanism
     entered = Charges().begun({"gone:fishing": ("ann",)}, mechanism)
     left = entered.present({"ann"})
     assert "fishing" in json.dumps(entered.to_json()) and "fishing" not in json.dumps(left.to_json())
     assert left.present({"ann"}) == left, "what is gone keeps its new name"
 
 
-def test_when_everything_was_forgotten_there_is_nothing_to_refuse(create):
-    workspace = made(create)
+def test_when_everything_was_forgotten_there_is_nothing_to_refuse(private):
+    workspace = private()
     workspace.forget(ForgetRequest(sources=SOURCES))
     assert workspace.train().groups == {}
 
 
-def test_without_neighbours_left_a_group_is_exact_again(create):
-    workspace = made(create, edges(private=("ab",)), GIVEN)
+def test_without_neighbours_left_a_group_is_exact_again(private):
+    workspace = private(edges(private=("ab",)), GIVEN)
     private = model_bytes(workspace, "ann")
     certificate = workspace.forget(ForgetRequest(sources=("bob",)))
     assert certificate.privacy is None and certificate.guarantee.startswith("exact")
@@ -264,10 +250,10 @@ def test_without_neighbours_left_a_group_is_exact_again(create):
 # What is said
 
 
-def test_no_path_says_exact_while_a_private_edge_is_served(create):
-    workspace = made(create, MIXED, GIVEN)
-    said = [workspace.forget(of(source)) for source in SOURCES]
-    said += [workspace.forget(of("ann", skip=1), instant=True), workspace.repair()]
+def test_no_path_says_exact_while_a_private_edge_is_served(private):
+    workspace = private(MIXED, GIVEN)
+    said = [workspace.forget(request_for(source)) for source in SOURCES]
+    said += [workspace.forget(request_for("ann", skip=1), instant=True), workspace.repair()]
     for certificate in said:
         assert "exact" not in certificate.guarantee
         assert "(alpha, beta)" in certificate.guarantee and "by formula/rdp" in said[1].guarantee
@@ -280,8 +266,8 @@ def test_no_path_says_exact_while_a_private_edge_is_served(create):
     assert said[2].privacy["removed"] == 0, "web's own samples were forgotten, so its adapters are new"
 
 
-def test_verify_checks_files_of_private_groups_only_and_says_so(create):
-    workspace = made(create, MIXED, GIVEN)
+def test_verify_checks_files_of_private_groups_only_and_says_so(private):
+    workspace = private(MIXED, GIVEN)
     released = builds(workspace)
     found = workspace.verify(full=True)
     assert found.ok and "1 with private edges, whose files alone were checked" in found.checks[-1].detail
@@ -292,24 +278,22 @@ def test_verify_checks_files_of_private_groups_only_and_says_so(create):
     assert not workspace.verify().ok
 
 
-def test_status_says_how_many_requests_each_shard_has_left(create):
-    workspace = made(create)
+def test_status_says_how_many_requests_each_shard_has_left(private):
+    workspace = private()
     fresh = workspace.status()["privacy"]["shards"]
     assert {shard: each["left"] for shard, each in fresh.items()} == {s: each["of"] for s, each in fresh.items()}
     count = fresh["ann"]["of"]
     assert count >= 2
-    workspace.forget(of("ann", 2))
+    workspace.forget(request_for("ann", 2))
     left = workspace.status()["privacy"]["shards"]["ann"]
     assert left["left"] < left["of"] <= count
 
 
-def test_a_workspace_without_private_edges_says_nothing_of_them(create):
-    workspace = create(classes=LABELS)
-    workspace.add(embed(ROWS))
-    workspace.train(CLIQUE, QUICK)
+def test_a_workspace_without_private_edges_says_nothing_of_them(trained):
+    workspace = trained(CLIQUE, recipe=LINEAR)
     assert workspace.status()["privacy"] is None
-    assert "privacy" not in workspace.config.to_json() and "privacy" not in workspace.plan(of("ann")).to_json()
-    certificate = workspace.forget(of("ann"))
+    assert "privacy" not in workspace.config.to_json() and "privacy" not in workspace.plan(request_for("ann")).to_json()
+    certificate = workspace.forget(request_for("ann"))
     assert certificate.guarantee.startswith("exact") and "privacy" not in certificate.to_json()
 
 
@@ -350,7 +334,7 @@ def test_in_mixed_graphs_all_else_equals_a_workspace_that_never_saw(kinds, gone,
         for name, rows in (("learned", ROWS), ("never", kept)):
             with Workspace.create(Path(folder) / name, seed=0, classes=LABELS, workers=1) as workspace:
                 workspace.add(embed(rows))
-                workspace.train(OwnGraph(graph), QUICK, privacy=terms)
+                workspace.train(OwnGraph(graph), LINEAR, privacy=terms)
                 if name == "learned":
                     for names in gone:
                         if known := inventory.known_ids(workspace.context.catalogue, names):
@@ -370,13 +354,13 @@ def test_an_interrupted_training_is_charged_before_it_could_see_anything(create,
     for i, line in enumerate(range(40 + 90 * part, 1600, 360)):
         workspace = create(f"ws{i}", classes=LABELS)
         workspace.add(embed(ROWS))
-        stopped = interrupted(line, lambda ws=workspace: ws.train(CLIQUE, QUICK, privacy=TERMS))
+        stopped = interrupted(line, lambda ws=workspace: ws.train(CLIQUE, LINEAR, privacy=TERMS))
         begun = builds(workspace)
         there = [name for name in SOURCES if group_path(workspace.root, name).exists()]
         assert set(there) <= set(begun)
         workspace.close()
         with Workspace(workspace.root, workers=1) as again:
-            again.train(CLIQUE, QUICK, privacy=TERMS)
+            again.train(CLIQUE, LINEAR, privacy=TERMS)
             built = dict(again.context.catalogue.all("SELECT name, key FROM built WHERE name LIKE 'group:%'"))
             assert len(built) == 3
             done = {name for name in there if begun.get(name)}
@@ -391,7 +375,7 @@ def test_a_training_that_dies_among_its_noisy_sums_was_charged(create, line):
     workspace = create(classes=LABELS)
     workspace.add(embed(ROWS))
     loop = ("learn/private/training/private_group.py",)
-    assert interrupted(line, lambda: workspace.train(CLIQUE, QUICK, privacy=TERMS), rooms=loop)
+    assert interrupted(line, lambda: workspace.train(CLIQUE, LINEAR, privacy=TERMS), rooms=loop)
     workspace.close()
     with Workspace(workspace.root, workers=1) as again:
         assert builds(again) == dict.fromkeys(SOURCES, 1)
@@ -400,9 +384,9 @@ def test_a_training_that_dies_among_its_noisy_sums_was_charged(create, line):
 
 
 @pytest.mark.parametrize("line", [2, 60])
-def test_old_adapters_keep_their_charges_until_new_ones_are_there(create, line):
-    workspace = made(create)
-    workspace.forget(of("ann", 2))
+def test_old_adapters_keep_their_charges_until_new_ones_are_there(private, line):
+    workspace = private()
+    workspace.forget(request_for("ann", 2))
     workspace.add(embed([ROWS[2]._replace(id="new", source="bob")]))
     old = model_bytes(workspace, "bob")
     assert interrupted(line, workspace.train, rooms=("learn/private/training/private_group.py",))
@@ -415,9 +399,9 @@ def test_old_adapters_keep_their_charges_until_new_ones_are_there(create, line):
 
 
 @pytest.mark.parametrize("part", range(4))
-def test_an_interrupted_forget_charges_exactly_once(create, part):
-    base = made(create)
-    base.forget(of("ann"))
+def test_an_interrupted_forget_charges_exactly_once(private, part):
+    base = private()
+    base.forget(request_for("ann"))
     base.close()
     for i, line in enumerate(range(30 + 110 * part, 2400, 440)):
         import shutil
@@ -425,10 +409,10 @@ def test_an_interrupted_forget_charges_exactly_once(create, part):
         root = base.root.parent / f"copy{i}"
         shutil.copytree(base.root, root)
         with Workspace(root, workers=1) as workspace:
-            interrupted(line, lambda ws=workspace: ws.forget(of("ann", 2, skip=1)))
+            interrupted(line, lambda ws=workspace: ws.forget(request_for("ann", 2, skip=1)))
         with Workspace(root, workers=1) as workspace:
             workspace.resume()
-            workspace.forget(of("ann", 2, skip=1))
+            workspace.forget(request_for("ann", 2, skip=1))
             assert removed(workspace) == {"ann": 0, "bob": 3, "web": 3}, f"line {line}"
             assert builds(workspace)["ann"] >= 3 and builds(workspace)["bob"] == builds(workspace)["web"] == 1
             assert workspace.certificates.last() == 2 and workspace.certificates.load(2).privacy["removed"] == 3
@@ -442,18 +426,18 @@ def test_an_interrupted_forget_charges_exactly_once(create, part):
 @pytest.mark.parametrize(
     ("topology", "terms", "recipe", "error", "words"),
     [
-        (CLIQUE, lambda: replace(TERMS, epsilon=0.0), QUICK, ConfigError, "epsilon must be a number > 0, got 0"),
-        (CLIQUE, lambda: replace(TERMS, epsilon=-1.0), QUICK, ConfigError, "epsilon must be a number > 0"),
-        (CLIQUE, lambda: replace(TERMS, delta=0.1), QUICK, InputError, r"delta must be below 1/n = 0.0417 for n = 24"),
-        (CLIQUE, lambda: replace(TERMS, delta=0.0), QUICK, ConfigError, "delta must be in"),
-        (CLIQUE, lambda: replace(TERMS, budget=Budget(10.0, 1.5)), QUICK, ConfigError, r"beta must be in \(0, 1\]"),
-        (CLIQUE, lambda: replace(TERMS, budget=Budget(0.1, 1e-3)), QUICK, WorkspaceError, "the budget .* is spent"),
-        (CLIQUE, lambda: TERMS, replace(QUICK, loss="ce"), ConfigError, "need the loss 'bce'"),
-        (CLIQUE, lambda: GIVEN, QUICK, InputError, "empty neighbourhood"),
-        (Bilevel(2, 1), lambda: TERMS, QUICK, InputError, "empty neighbourhood"),
-        (MIXED, lambda: None, QUICK, ConfigError, "the graph has private edges"),
-        (MIXED, lambda: replace(GIVEN, epsilon=1.0), QUICK, ConfigError, "have epsilon 2, got 1"),
-        (CLIQUE, lambda: replace(TERMS, recipe=replace(STEPS, noise=0.1)), QUICK, ConfigError, "noise 0.1 gives"),
+        (CLIQUE, lambda: replace(TERMS, epsilon=0.0), LINEAR, ConfigError, "epsilon must be a number > 0, got 0"),
+        (CLIQUE, lambda: replace(TERMS, epsilon=-1.0), LINEAR, ConfigError, "epsilon must be a number > 0"),
+        (CLIQUE, lambda: replace(TERMS, delta=0.1), LINEAR, InputError, r"delta must be below 1/n = 0.0417 for n = 24"),
+        (CLIQUE, lambda: replace(TERMS, delta=0.0), LINEAR, ConfigError, "delta must be in"),
+        (CLIQUE, lambda: replace(TERMS, budget=Budget(10.0, 1.5)), LINEAR, ConfigError, r"beta must be in \(0, 1\]"),
+        (CLIQUE, lambda: replace(TERMS, budget=Budget(0.1, 1e-3)), LINEAR, WorkspaceError, "the budget .* is spent"),
+        (CLIQUE, lambda: TERMS, replace(LINEAR, loss="ce"), ConfigError, "need the loss 'bce'"),
+        (CLIQUE, lambda: GIVEN, LINEAR, InputError, "empty neighbourhood"),
+        (Bilevel(2, 1), lambda: TERMS, LINEAR, InputError, "empty neighbourhood"),
+        (MIXED, lambda: None, LINEAR, ConfigError, "the graph has private edges"),
+        (MIXED, lambda: replace(GIVEN, epsilon=1.0), LINEAR, ConfigError, "have epsilon 2, got 1"),
+        (CLIQUE, lambda: replace(TERMS, recipe=replace(STEPS, noise=0.1)), LINEAR, ConfigError, "noise 0.1 gives"),
     ],
 )
 def test_a_first_training_that_cannot_keep_its_promise_is_refused(create, topology, terms, recipe, error, words):
@@ -461,8 +445,8 @@ def test_a_first_training_that_cannot_keep_its_promise_is_refused(create, topolo
     workspace.add(embed(ROWS))
     with pytest.raises(error, match=words):
         workspace.train(topology, recipe, privacy=terms())
-    assert not workspace.config.trained and book(workspace) == Charges()
-    workspace.train(CLIQUE, QUICK)
+    assert not workspace.config.trained and charges(workspace) == Charges()
+    workspace.train(CLIQUE, LINEAR)
     assert workspace.verify(full=True).ok
 
 
@@ -470,11 +454,11 @@ def test_an_empty_neighbour_is_no_neighbour(create):
     workspace = create(classes=LABELS)
     workspace.add(embed([row for row in ROWS if row.source != "bob"]))
     with pytest.raises(InputError, match="an empty neighbourhood"):
-        workspace.train(edges(private=("ab",)), QUICK, privacy=GIVEN)
+        workspace.train(edges(private=("ab",)), LINEAR, privacy=GIVEN)
 
 
-def test_other_terms_are_refused_later_and_the_budget_may_change(create):
-    workspace = made(create)
+def test_other_terms_are_refused_later_and_the_budget_may_change(private):
+    workspace = private()
     for other in (
         replace(TERMS, epsilon=1.0),
         replace(TERMS, delta=1e-9),
@@ -483,46 +467,44 @@ def test_other_terms_are_refused_later_and_the_budget_may_change(create):
     ):
         with pytest.raises(ConfigError, match="the first training fixed"):
             workspace.train(privacy=other)
-    workspace.forget(of("ann", 2))
+    workspace.forget(request_for("ann", 2))
     with pytest.raises(ConfigError, match="too small"):
         workspace.train(budget=Budget(1.0, 1.0))
-    once, models = book(workspace), [model_bytes(workspace, name) for name in SOURCES]
+    once, models = charges(workspace), [model_bytes(workspace, name) for name in SOURCES]
     workspace.train(budget=Budget(50.0, 1.0), privacy=TERMS)
     assert workspace.config.the_privacy().budget.alpha == 50
-    assert book(workspace) == once and [model_bytes(workspace, name) for name in SOURCES] == models
+    assert charges(workspace) == once and [model_bytes(workspace, name) for name in SOURCES] == models
     assert workspace.verify(full=True).ok
 
 
-def test_a_budget_without_private_edges_is_refused(create):
-    workspace = create(classes=LABELS)
-    workspace.add(embed(ROWS))
-    workspace.train(CLIQUE, QUICK)
+def test_a_budget_without_private_edges_is_refused(trained):
+    workspace = trained(CLIQUE, recipe=LINEAR)
     with pytest.raises(ConfigError, match="all edges as plain"):
         workspace.train(budget=PAPER)
     with pytest.raises(ConfigError, match="all edges as plain"):
         workspace.train(privacy=TERMS)
 
 
-def test_a_training_that_spends_the_budget_is_refused_and_forgetting_never_is(create):
-    workspace = made(create, terms=replace(TERMS, budget=Budget(2.2, 1.0)))
-    before = book(workspace)
+def test_a_training_that_spends_the_budget_is_refused_and_forgetting_never_is(private):
+    workspace = private(terms=replace(TERMS, budget=Budget(2.2, 1.0)))
+    before = charges(workspace)
     with pytest.raises(WorkspaceError, match=r"the budget .* is spent"):
         workspace.train(rebuild=True)
     workspace.add(embed([ROWS[0]._replace(id="new"), ROWS[2]._replace(id="newer")]))
     with pytest.raises(WorkspaceError, match="is spent"):
         workspace.train()
-    assert book(workspace) == before and workspace.status()["waiting"] == 2
+    assert charges(workspace) == before and workspace.status()["waiting"] == 2
     for skip in range(3):
-        certificate = workspace.forget(of("ann", skip=skip))
+        certificate = workspace.forget(request_for("ann", skip=skip))
         assert certificate.privacy["alpha"] <= 2.2
     assert workspace.status()["privacy"]["shards"]["bob"]["left"] == 0, "every request trains anew what used it"
     workspace.train(budget=PAPER)
     assert workspace.status()["waiting"] == 0
 
 
-def test_plain_groups_that_get_somebody_to_read_privately_are_counted_before_they_are_trained(create):
+def test_plain_groups_that_get_somebody_to_read_privately_are_counted_before_they_are_trained(private):
     rows = [row for row in ROWS if row.source != "bob"]
-    workspace = made(create, edges(private=("wa", "ab", "wb")), GIVEN, rows)
+    workspace = private(edges(private=("wa", "ab", "wb")), GIVEN, rows)
     assert builds(workspace) == {"web": 1}, "ann has nobody to read yet"
     workspace.train(budget=Budget(1.0, 1.0))
     workspace.add(embed([row for row in ROWS if row.source == "bob"]))
@@ -531,22 +513,22 @@ def test_plain_groups_that_get_somebody_to_read_privately_are_counted_before_the
     assert builds(workspace) == {"web": 1}
 
 
-def test_a_damaged_neighbour_is_found_before_anything_is_released(create):
-    workspace = made(create)
+def test_a_damaged_neighbour_is_found_before_anything_is_released(private):
+    workspace = private()
     path = workspace.context.store.path("shard:bob")
     path.write_bytes(path.read_bytes()[:-1] + b"?")
     with pytest.raises(DamagedFile, match="shard:bob"):
-        workspace.forget(of("ann"))
+        workspace.forget(request_for("ann"))
     assert builds(workspace) == dict.fromkeys(SOURCES, 1)
 
 
-def test_a_certificate_tells_what_all_sets_of_groups_lose_together(create):
-    workspace = made(create, edges(private=("ab", "bw", "wa")), GIVEN)
-    gone = tuple(of(source).samples[0] for source in SOURCES)
+def test_a_certificate_tells_what_all_sets_of_groups_lose_together(private):
+    workspace = private(edges(private=("ab", "bw", "wa")), GIVEN)
+    gone = tuple(request_for(source).samples[0] for source in SOURCES)
     privacy = workspace.forget(ForgetRequest(samples=gone[:1])).privacy
     assert privacy["removed"] == privacy["together"]["removed"] == 1
-    stay = made(create, edges(private=("ab", "wb")), GIVEN, name="stay")
-    assert "all sets together" not in stay.forget(of("bob", 2)).guarantee
+    stay = private(edges(private=("ab", "wb")), GIVEN, name="stay")
+    assert "all sets together" not in stay.forget(request_for("bob", 2)).guarantee
 
 
 def test_the_classifier_in_memory_keeps_no_ledger_and_refuses():

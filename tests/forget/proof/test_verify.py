@@ -11,21 +11,16 @@ from shardgraph.errors import DamagedFile
 from shardgraph.forget.build.wanted import Manifest, group_path
 from shardgraph.forget.erase.plan import ForgetRequest
 from shardgraph.forget.workspace import Workspace
-from shardgraph.graph import BySource
 from shardgraph.learn.inca import Adapters, model_digest
 from shardgraph.learn.prototypes import total
 from shardgraph.storage.samples import concatenate, pack_samples
-from tests.strategies import LABELS, QUICK, embed, many, promised_files
-
-ROWS = [*many(16), *many(4, split="test")]
+from tests.strategies import FEW_ROWS as ROWS
+from tests.strategies import embed, promised_files
 
 
 @pytest.fixture
-def workspace(create):
+def workspace(workspace):
     """Trained, with two certificates."""
-    workspace = create(classes=LABELS)
-    workspace.add(embed(ROWS))
-    workspace.train(BySource(), QUICK)
     workspace.forget(ForgetRequest(samples=(ROWS[0].id,)))
     workspace.forget(ForgetRequest(samples=(ROWS[2].id,)))
     return workspace

@@ -11,15 +11,9 @@ from shardgraph.forget.erase.recovery import writing
 from shardgraph.forget.proof import verify
 from shardgraph.forget.proof.verify import compare_groups, find_problems, rebuild_of
 from shardgraph.forget.workspace import Workspace
-from shardgraph.graph import BySource
 from tests.strategies import many
 
 ROWS = many(18)
-
-
-@pytest.fixture
-def workspace(trained):
-    return trained(BySource(), ROWS)
 
 
 def scratch(workspace):
@@ -27,11 +21,13 @@ def scratch(workspace):
 
 
 def test_the_file_of_a_unit_that_is_gone_from_the_catalogue_is_found(workspace):
-    bench, path = workspace.context, workspace.context.store.path("shard:zed")
-    assert find_problems(bench, ["shard:ann", "shard:zed"]) == ""
+    context, path = workspace.context, workspace.context.store.path("shard:zed")
+    assert find_problems(context, ["shard:ann", "shard:zed"]) == ""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(workspace.context.store.path("shard:ann").read_bytes())
-    assert find_problems(bench, ["shard:ann", "shard:zed"]).startswith("samples: the file of shard:zed is still there")
+    assert find_problems(context, ["shard:ann", "shard:zed"]).startswith(
+        "samples: the file of shard:zed is still there"
+    )
 
 
 def test_a_group_that_the_samples_do_not_give_is_found(workspace):

@@ -14,8 +14,7 @@ from shardgraph.learn import prototypes
 from shardgraph.learn.ensemble import Model
 from shardgraph.learn.prototypes import total
 from shardgraph.learn.recipe import Recipe
-from tests.forget.conftest import ROWS, of
-from tests.strategies import LABELS, QUICK, RING, SOURCES, Row, embed, many
+from tests.strategies import LABELS, QUICK, RING, ROWS, SOURCES, Row, embed, many, of
 
 CHAIN = OwnGraph(ShardGraph(SOURCES, frozenset({("ann", "bob"), ("bob", "web")})))
 

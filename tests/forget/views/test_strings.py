@@ -6,16 +6,10 @@ from shardgraph.errors import InputError
 from shardgraph.forget.classifier import SafeClassifier
 from shardgraph.forget.erase.plan import NAMED, ForgetRequest
 from shardgraph.forget.rights.rights import Right
-from shardgraph.graph import BySource
 from tests.strategies import LABELS, QUICK, Row, embed
 
 ROWS = [Row(str(i), LABELS[i % 4], "ab"[i // 2 % 2]) for i in range(1, 13)]
 LETTERS = ["12", b"12"]
-
-
-@pytest.fixture
-def workspace(trained):
-    return trained(BySource(), ROWS)
 
 
 @pytest.mark.parametrize("kind", NAMED)

@@ -7,8 +7,8 @@ import pytest
 from shardgraph.forget.workspace import Workspace
 from shardgraph.graph import Complete
 from shardgraph.service.auth.tokens import ROLES, create_token, revoke_token
-from tests.service.conftest import BY_SOURCE, ROWS, create_tokens, running
-from tests.strategies import LABELS, QUICK, RING, embed
+from tests.service.conftest import create_tokens, running
+from tests.strategies import BY_SOURCE, LABELS, QUICK, RING, ROWS, embed
 
 OPEN = {"owner", "operator", "consumer", "auditor", "none"}
 ASKERS, READERS = {"owner", "operator"}, {"owner", "operator", "auditor"}

@@ -7,8 +7,8 @@ import pytest
 from shardgraph.forget.workspace import Workspace
 from shardgraph.service.auth.tokens import create_token
 from shardgraph.storage.tables import inventory
-from tests.service.conftest import BY_SOURCE, running
-from tests.strategies import embed
+from tests.service.conftest import running
+from tests.strategies import BY_SOURCE, embed
 
 MINE, OWN, OTHERS = BY_SOURCE["ann"][0].id, "ann-has-it-twice", "bob-has-it-too"
 

@@ -5,17 +5,9 @@ import pytest
 from shardgraph.errors import InputError
 from shardgraph.forget.workspace import Workspace
 from shardgraph.service.auth.tokens import any_token, caller_of, create_token, list_tokens, revoke_token
-from shardgraph.storage.catalogue import Catalogue
 from tests.cli.conftest import run
 from tests.service.conftest import running
 from tests.strategies import all_bytes
-
-
-@pytest.fixture
-def catalogue(tmp_path):
-    found = Catalogue(tmp_path / "catalog.sqlite")
-    yield found
-    found.close()
 
 
 def test_a_token_is_its_callers_and_is_nowhere_on_disk(catalogue, tmp_path):

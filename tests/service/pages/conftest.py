@@ -10,8 +10,9 @@ import pytest
 from shardgraph.forget.erase.plan import ForgetRequest
 from shardgraph.forget.queue.queue import Submission
 from shardgraph.forget.workspace import Workspace
-from tests.service.conftest import BY_SOURCE, RunningService, create_tokens
+from tests.service.conftest import RunningService, create_tokens
 from tests.service.processes import Process
+from tests.strategies import BY_SOURCE
 
 ANN, BOB = BY_SOURCE["ann"][0].id, BY_SOURCE["bob"][0].id
 CSRF = re.compile(r'name="csrf" value="([^"]+)"')

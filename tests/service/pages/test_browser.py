@@ -8,8 +8,7 @@ from playwright.sync_api import expect
 from shardgraph.forget.workspace import Workspace
 from shardgraph.service.pages.sessions import Sessions
 from shardgraph.storage.tables.requests import withheld_ids
-from tests.service.conftest import BY_SOURCE, ROWS
-from tests.strategies import embed, many
+from tests.strategies import BY_SOURCE, ROWS, embed, many
 
 pytestmark = pytest.mark.slow
 ANN, BOB = BY_SOURCE["ann"], BY_SOURCE["bob"]

@@ -6,9 +6,8 @@ from datetime import UTC, datetime, timedelta
 from shardgraph.forget.workspace import Workspace
 from shardgraph.service.pages.sessions import EncryptedAddresses
 from shardgraph.storage.tables.requests import withheld_ids
-from tests.service.conftest import ROWS
 from tests.service.pages.conftest import ANN, entered, forget, found, preview
-from tests.strategies import embed, many
+from tests.strategies import ROWS, embed, many
 
 
 def test_find_shows_what_begins_so_and_preview_what_it_would_cost(visit):

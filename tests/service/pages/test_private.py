@@ -3,19 +3,10 @@
 import pytest
 
 from shardgraph.forget.workspace import Workspace
-from shardgraph.graph import BySource
-from shardgraph.learn.private.accounting.budget import PAPER
-from shardgraph.learn.private.accounting.terms import PrivacyTerms
-from shardgraph.learn.private.private_recipe import PrivateRecipe
-from shardgraph.learn.recipe import Recipe
-from tests.service.conftest import BY_SOURCE, ROWS
 from tests.service.pages.conftest import forget, preview
-from tests.strategies import LABELS, SOURCES, embed
+from tests.strategies import BY_SOURCE, CLIQUE, LABELS, LINEAR, ROWS, TERMS, embed
 
 ANN = BY_SOURCE["ann"][0].id
-# RDP answers at this delta, and the formula under this budget: both at once, where PLD would take a second
-TERMS = PrivacyTerms(2.0, 1e-20, PAPER, recipe=PrivateRecipe(steps=2, direct_batch=2, direct_steps=1, rank=2))
-LINEAR = Recipe(adapter="linear", loss="bce", epochs=2, batch=4, lr=0.05, expansion=0)
 
 
 @pytest.fixture
@@ -23,7 +14,7 @@ def root(fast_path):
     """A workspace whose every edge is private."""
     with Workspace.create(fast_path / "ws", seed=0, classes=LABELS, workers=1) as workspace:
         workspace.add(embed(ROWS))
-        workspace.train(BySource(safe=SOURCES), LINEAR, privacy=TERMS)
+        workspace.train(CLIQUE, LINEAR, privacy=TERMS)
     return fast_path / "ws"
 
 

@@ -3,9 +3,8 @@
 import json
 
 from shardgraph.forget.workspace import Workspace
-from tests.service.conftest import ROWS
 from tests.service.pages.conftest import ANN, entered
-from tests.strategies import embed, many
+from tests.strategies import ROWS, embed, many
 
 
 def test_a_right_says_when_not_all_sources_can_be_chosen(root, visit):

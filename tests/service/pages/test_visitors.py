@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from tests.service.conftest import BY_SOURCE
 from tests.service.pages.conftest import ANN, BOB, entered, forget, found, preview
+from tests.strategies import BY_SOURCE
 
 PAGES = {
     "/pages": {"operator", "auditor", "owner"},

@@ -9,8 +9,8 @@ import pytest
 from safetensors.numpy import save
 
 from shardgraph.forget.workspace import Workspace
-from tests.service.conftest import ROWS, running
-from tests.strategies import embed
+from tests.service.conftest import running
+from tests.strategies import ROWS, embed
 
 QUERIES = embed(ROWS[24:])
 

@@ -11,9 +11,8 @@ from shardgraph.forget.erase.plan import ForgetRequest
 from shardgraph.forget.proof.certificate import Certificate, check_certificate, opens
 from shardgraph.forget.queue.queue import Submission, next_batch
 from shardgraph.forget.workspace import Workspace
-from tests.forget.privacy import test_private_edges as private
-from tests.service.conftest import BY_SOURCE, ROWS, running
-from tests.strategies import LABELS, embed, never_saw, promised_files
+from tests.service.conftest import running
+from tests.strategies import BY_SOURCE, CLIQUE, LABELS, LINEAR, ROWS, TERMS, embed, never_saw, promised_files
 
 QUERY = {"features": [[0.5] * 8], "top": 4}
 
@@ -135,7 +134,7 @@ def test_a_deadline_that_is_past_is_refused_unless_the_request_came_before(servi
 def test_a_preview_says_what_private_edges_spend(fast_path):
     with Workspace.create(fast_path / "ws", seed=0, classes=LABELS, workers=1) as workspace:
         workspace.add(embed(ROWS))
-        workspace.train(private.CLIQUE, private.QUICK, privacy=private.TERMS)
+        workspace.train(CLIQUE, LINEAR, privacy=TERMS)
         wanted = workspace.plan(ForgetRequest(samples=(ROWS[0].id,))).to_json()["privacy"]
     with running(fast_path / "ws") as service:
         found = service("POST", "/requests/preview", json={"samples": [ROWS[0].id]}).json()["privacy"]

@@ -9,7 +9,8 @@ import pytest
 
 from shardgraph.errors import WorkspaceBusy
 from shardgraph.service.runtime.runtime import MAX_EXCLUSIVE, MAX_PREVIEWS, Runtime
-from tests.service.conftest import ROWS, running, wait_until
+from tests.service.conftest import running, wait_until
+from tests.strategies import ROWS
 
 
 def no_thread_is_free(service):

@@ -7,9 +7,8 @@ from shardgraph.forget.queue.statistics import measurements
 from shardgraph.forget.workspace import Workspace
 from shardgraph.graph import BySource
 from shardgraph.service.runtime.worker import ModelMeasurement
-from tests.service.conftest import ROWS
 from tests.service.processes import ENVIRONMENT
-from tests.strategies import QUICK, embed
+from tests.strategies import QUICK, ROWS, embed
 
 
 def test_a_first_training_beside_the_worker_is_measured(fast_path):

@@ -3,22 +3,14 @@
 import threading
 import weakref
 
-import pytest
-
 from shardgraph.errors import WorkspaceError
 from shardgraph.forget.erase.plan import ForgetRequest
 from shardgraph.forget.workspace import Workspace
-from shardgraph.graph import BySource
 from shardgraph.storage.samples import concatenate
 from shardgraph.storage.tables import inventory
 from tests.strategies import Row, embed, many
 
 ROWS = [*many(24), *many(40, split="test")]
-
-
-@pytest.fixture
-def workspace(trained):
-    return trained(BySource(), ROWS)
 
 
 def test_a_stale_plan_is_refused_while_a_service_runs(workspace):
@@ -46,13 +38,13 @@ def test_a_stale_plan_is_refused_while_a_service_runs(workspace):
 
 def test_a_true_plan_is_carried_out_while_a_service_runs(workspace):
     plan = workspace.plan(ForgetRequest(samples=(ROWS[0].id,)))
-    with Workspace(workspace.root, workers=1) as service, service.serving_lock():
+    with Workspace(workspace.root, workers=1) as service, service.context.serving_lock():
         found = []
         asking = threading.Thread(target=lambda: found.append(told(workspace.root, plan)))
         asking.start()
-        while not (service.withhold() or service.carry_out()):
+        while not (service.queue.withhold() or service.queue.carry_out()):
             pass
-        service.carry_out()
+        service.queue.carry_out()
         asking.join()
     assert found == [1]
 

@@ -10,18 +10,14 @@ from shardgraph.forget.erase.plan import ForgetRequest
 from shardgraph.forget.proof.erasure_log import log_path
 from shardgraph.forget.queue.queue import Submission
 from shardgraph.forget.workspace import Workspace
-from shardgraph.graph import BySource
-from tests.strategies import LABELS, QUICK, embed, many, never_saw, promised_files
+from tests.strategies import many, never_saw, promised_files
 
 ROWS = many(18)
 
 
 @pytest.fixture
-def kept(create, fast_path):
+def kept(workspace, fast_path):
     """A workspace with a record, and its backup."""
-    workspace = create(classes=LABELS)
-    workspace.add(embed(ROWS))
-    workspace.train(BySource(), QUICK)
     workspace.queue.keep_log(fast_path / "record.jsonl")
     shutil.copytree(workspace.root, fast_path / "backup")
     return workspace

@@ -16,15 +16,16 @@ from shardgraph.forget.erase.plan import ForgetRequest
 from shardgraph.forget.rights.provision import provisioned_groups, strays
 from shardgraph.forget.workspace import Workspace
 from shardgraph.graph import Bilevel, BilevelAcross, BySource, Complete, OwnGraph, ShardGraph
-from tests.forget.conftest import ROWS, of
 from tests.strategies import (
     LABELS,
     RING,
+    ROWS,
     SOURCES,
     Row,
     all_bytes,
     embed,
     interrupted,
+    of,
     promised_files,
     recipes,
     rows,

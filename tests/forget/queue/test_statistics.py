@@ -8,10 +8,9 @@ from pathlib import Path
 from shardgraph.forget.erase.plan import ForgetRequest
 from shardgraph.forget.queue.statistics import measure, measurements
 from shardgraph.forget.workspace import Workspace
-from tests.forget.conftest import ROWS
-from tests.strategies import RING, all_bytes
+from tests.strategies import RING, ROWS, all_bytes
 
-DOCS = Path(__file__).parents[2] / "docs" / "guarantees.md"
+DOCS = Path(__file__).parents[3] / "docs" / "guarantees.md"
 
 
 def measured(workspace):

@@ -3,8 +3,7 @@
 import pytest
 
 from shardgraph.errors import InputError
-from shardgraph.forget.views.search import find
-from shardgraph.forget.workspace import Workspace
+from shardgraph.forget.views.search import find_names
 from tests.strategies import Row, embed
 
 ROWS = [
@@ -16,10 +15,10 @@ ROWS = [
 
 
 @pytest.fixture
-def catalogue(fast_path):
-    with Workspace.create(fast_path / "ws", seed=0, workers=1) as workspace:
-        workspace.add(embed(ROWS))
-        yield workspace.context.catalogue
+def catalogue(create):
+    workspace = create()
+    workspace.add(embed(ROWS))
+    return workspace.context.catalogue
 
 
 @pytest.mark.parametrize(
@@ -38,15 +37,15 @@ def catalogue(fast_path):
     ],
 )
 def test_what_begins_so_is_found(catalogue, kind, beginning, sources, names):
-    assert [one.name for one in find(catalogue, kind, beginning, sources)] == names
+    assert [one.name for one in find_names(catalogue, kind, beginning, sources)] == names
 
 
 def test_samples_are_counted_and_the_list_is_bounded(catalogue):
-    assert [(one.name, one.samples) for one in find(catalogue, "subject", "p")] == [("p1", 2), ("p2", 1)]
-    assert len(find(catalogue, "sample", "a", most=2)) == 2
+    assert [(one.name, one.samples) for one in find_names(catalogue, "subject", "p")] == [("p1", 2), ("p2", 1)]
+    assert len(find_names(catalogue, "sample", "a", most=2)) == 2
 
 
 @pytest.mark.parametrize(("kind", "beginning"), [("label", "a"), ("sample", "")])
 def test_another_kind_or_an_empty_name_is_an_error(catalogue, kind, beginning):
     with pytest.raises(InputError):
-        find(catalogue, kind, beginning)
+        find_names(catalogue, kind, beginning)
