@@ -1,11 +1,11 @@
-"""What should be built, what is built, and what is served: the one place that decides it.
+"""What should be built, what is built and what is served: the one module that decides it.
 
-A group's key is a digest of everything that its training is a function of. A group is *built as wanted* if the
-catalogue holds the wanted key; anything else is work. Of what a group uses privately the key holds only a random
-number, new for every build: such a group stays when a private neighbour changes.
+A group's key is a digest of everything that its training depends on. A group is *built as wanted* if the catalogue
+holds the wanted key; every other wanted group must be trained. Of the data that a group uses privately the key holds
+only a random number, new for every build: such a group stays when a private neighbour changes.
 
-The manifest names what is served. It is a small file, replaced atomically, and a function of what is retained. A group
-that is wanted and not built (it was withdrawn, or training was interrupted) is listed as missing.
+The manifest names what is served. It is a small file, replaced atomically, and depends on the retained data alone. A
+group that is wanted and not built (it was withdrawn, or training was interrupted) is listed as missing.
 """
 
 import json
@@ -25,6 +25,124 @@ from shardgraph.storage.files import destroy_with_folder, read_digested, read_fi
 from shardgraph.storage.samples import unpack, unpack_strings
 from shardgraph.storage.store import Store, shard_unit
 from shardgraph.storage.tables import inventory
+
+Labels = Mapping[str, Mapping[str, int]]
+"""How many samples of each label every file holds."""
+
+
+# The groups that should be built
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A group as it should be: its key, its members' files, and the other files that it uses directly or privately."""
+
+    name: str
+    key: str
+    members: tuple[str, ...]
+    others: tuple[str, ...]
+    samples: int
+    adapters: int
+    private: tuple[str, ...] = ()
+
+    @property
+    def files(self) -> frozenset[str]:
+        """All files that the group learns from, private edges included."""
+        return frozenset((*self.members, *self.others, *self.private))
+
+
+def wanted_groups(
+    store: Store,
+    config: Config,
+    numerics: Numerics,
+    held: tuple[Labels, Mapping[str, str]] | None = None,
+) -> dict[str, Wanted]:
+    """Every group that has something to learn, with its key under these numerics.
+
+    With `held`, the labels and digests of some files, as if there were nothing else.
+    """
+    labels, digests = held or (inventory.unit_labels(store.catalogue), inventory.unit_digests(store.catalogue))
+    base = digest(config.basis, fingerprint_digest(numerics))
+    numbers = _build_numbers(store) if config.privacy else {}
+    wanted = {}
+    for group in graph_over(labels, config).groups():
+        if not group_learns(group, labels):
+            continue
+        members = tuple(u for u in map(shard_unit, group.members) if u in labels)
+        units = tuple(u for u in map(shard_unit, group.neighbourhood) if u in labels)
+        private = tuple(u for u in map(shard_unit, group.private) if u in labels)
+        others = tuple(u for u in units if u not in members)
+        inputs = [part for unit in (*members, "", *others) for part in (unit, digests.get(unit, ""))]
+        inputs += ["private", numbers.get(group.name, "")] if private else []
+        count = sum(sum(labels[unit].values()) for unit in units)
+        key = digest(base, group.name, *inputs)
+        adapters = len(labels_in(group.members, labels))
+        wanted[group.name] = Wanted(group.name, key, members, others, count, adapters, private)
+    return wanted
+
+
+def built_as_wanted(store: Store, wanted: Mapping[str, Wanted]) -> dict[str, inventory.Built]:
+    """The groups whose row in the catalogue has the wanted key."""
+    rows = inventory.built_groups(store.catalogue)
+    return {name: row for name, row in rows.items() if name in wanted and row.key == wanted[name].key}
+
+
+def missing_groups(store: Store, wanted: Mapping[str, Wanted]) -> list[Wanted]:
+    """The wanted groups that must be trained: not built as wanted, or their file is gone."""
+    built = built_as_wanted(store, wanted)
+    return [group for name, group in wanted.items() if name not in built or not group_path(store.root, name).exists()]
+
+
+def tasks_for(store: Store, config: Config, groups: Iterable[Wanted], output: Callable[[], str]) -> list[GroupTask]:
+    """The tasks that build groups, each at a path that `output` gives."""
+    digests, recipe, terms = (
+        inventory.unit_digests(store.catalogue),
+        config.the_recipe().to_json(),
+        config.the_privacy(),
+    )
+    privacy = terms.recipe.to_json() if terms is not None else None
+
+    def files(units: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+        return tuple((str(store.path(unit)), digests[unit]) for unit in units)
+
+    def task(group: Wanted) -> GroupTask:
+        units = (files(group.members), files(group.others))
+        how = privacy if group.private else None
+        return GroupTask(group.name, *units, recipe, config.seed, output(), files(group.private), how)
+
+    return [task(group) for group in groups]
+
+
+def graph_over(units: Iterable[str], config: Config) -> ShardGraph:
+    """The shard graph, given the files that hold samples."""
+    graph = config.the_topology().graph(u.removeprefix("shard:") for u in units if u.startswith("shard:"))
+    terms = config.the_privacy()
+    return graph.all_private(terms.epsilon) if terms is not None and terms.every else graph
+
+
+def group_learns(group: Group, held: Labels) -> bool:
+    """`can_learn`, for a group and the files as they are; where it is false, prototypes answer."""
+    return can_learn(labels_in(group.members, held), labels_in(group.neighbourhood + group.private, held))
+
+
+def can_learn(own: Collection[str], seen: Collection[str]) -> bool:
+    """Whether a group has something to learn: labels of its own, and a second one in its neighbourhood to compare."""
+    return bool(own) and len(seen) > 1
+
+
+def labels_in(shards: Iterable[str], held: Labels) -> set[str]:
+    """The labels that occur in some shards."""
+    return {label for unit in map(shard_unit, shards) for label in held.get(unit, ())}
+
+
+def _build_numbers(store: Store) -> Mapping[str, str]:
+    """The random number of every group's last build that used other shards privately."""
+    from shardgraph.forget.privacy.charges import load_charges  # only where there are private edges
+
+    return load_charges(store.catalogue).numbers
+
+
+# The served model
 
 
 @dataclass(frozen=True)
@@ -54,6 +172,9 @@ class Manifest:
             return cls(**{**value, "classes": tuple(value["classes"]), "missing": tuple(value["missing"])})
         except (json.JSONDecodeError, TypeError, KeyError, UnicodeDecodeError) as error:
             raise DamagedFile(f"{path} is torn or was changed; `shardgraph train --rebuild` writes it anew") from error
+
+
+# The files of adapters and prototypes
 
 
 def group_path(root: Path, name: str) -> Path:
@@ -94,116 +215,3 @@ def _checked(path: Path, expected: str) -> memoryview:
     if value != expected:
         raise DamagedFile(f"{path} is torn or was changed; `shardgraph train --rebuild` builds it anew")
     return raw
-
-
-Labels = Mapping[str, Mapping[str, int]]
-"""How many samples of each label every file holds."""
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """A group as it should be: its key, its members' files, and the other files that it uses directly or privately."""
-
-    name: str
-    key: str
-    members: tuple[str, ...]
-    others: tuple[str, ...]
-    samples: int
-    adapters: int
-    private: tuple[str, ...] = ()
-
-    @property
-    def files(self) -> frozenset[str]:
-        """All files that the group learns from, private edges included."""
-        return frozenset((*self.members, *self.others, *self.private))
-
-
-def graph_over(units: Iterable[str], config: Config) -> ShardGraph:
-    """The shard graph, given the files that hold samples."""
-    graph = config.the_topology().graph(u.removeprefix("shard:") for u in units if u.startswith("shard:"))
-    terms = config.the_privacy()
-    return graph.all_private(terms.epsilon) if terms is not None and terms.every else graph
-
-
-def labels_in(shards: Iterable[str], held: Labels) -> set[str]:
-    """The labels that occur in some shards."""
-    return {label for unit in map(shard_unit, shards) for label in held.get(unit, ())}
-
-
-def can_learn(own: Collection[str], seen: Collection[str]) -> bool:
-    """Whether a group has something to learn: labels of its own, and a second one in its neighbourhood to compare."""
-    return bool(own) and len(seen) > 1
-
-
-def group_learns(group: Group, held: Labels) -> bool:
-    """`can_learn`, for a group and the files as they are; where it is false, prototypes answer."""
-    return can_learn(labels_in(group.members, held), labels_in(group.neighbourhood + group.private, held))
-
-
-def wanted_groups(
-    store: Store,
-    config: Config,
-    numerics: Numerics,
-    held: tuple[Labels, Mapping[str, str]] | None = None,
-) -> dict[str, Wanted]:
-    """Every group that has something to learn, with its key under these numerics.
-
-    With `held`, the labels and digests of some files, as if there were nothing else.
-    """
-    labels, digests = held or (inventory.unit_labels(store.catalogue), inventory.unit_digests(store.catalogue))
-    base = digest(config.basis, fingerprint_digest(numerics))
-    numbers = _build_numbers(store) if config.privacy else {}
-    wanted = {}
-    for group in graph_over(labels, config).groups():
-        if not group_learns(group, labels):
-            continue
-        members = tuple(u for u in map(shard_unit, group.members) if u in labels)
-        units = tuple(u for u in map(shard_unit, group.neighbourhood) if u in labels)
-        private = tuple(u for u in map(shard_unit, group.private) if u in labels)
-        others = tuple(u for u in units if u not in members)
-        inputs = [part for unit in (*members, "", *others) for part in (unit, digests.get(unit, ""))]
-        inputs += ["private", numbers.get(group.name, "")] if private else []
-        count = sum(sum(labels[unit].values()) for unit in units)
-        key = digest(base, group.name, *inputs)
-        adapters = len(labels_in(group.members, labels))
-        wanted[group.name] = Wanted(group.name, key, members, others, count, adapters, private)
-    return wanted
-
-
-def _build_numbers(store: Store) -> Mapping[str, str]:
-    """The random number of every group's last build that used other shards privately."""
-    from shardgraph.forget.privacy.charges import load_charges  # only where there are private edges
-
-    return load_charges(store.catalogue).numbers
-
-
-def built_as_wanted(store: Store, wanted: Mapping[str, Wanted]) -> dict[str, inventory.Built]:
-    """The groups whose row in the catalogue has the wanted key."""
-    rows = inventory.built_groups(store.catalogue)
-    return {name: row for name, row in rows.items() if name in wanted and row.key == wanted[name].key}
-
-
-def missing_groups(store: Store, wanted: Mapping[str, Wanted]) -> list[Wanted]:
-    """The wanted groups that must be trained: not built as wanted, or their file is gone."""
-    built = built_as_wanted(store, wanted)
-    return [group for name, group in wanted.items() if name not in built or not group_path(store.root, name).exists()]
-
-
-def tasks_for(store: Store, config: Config, groups: Iterable[Wanted], output: Callable[[], str]) -> list[GroupTask]:
-    """The tasks that build groups, each at a path that `output` gives."""
-    digests, recipe, terms = (
-        inventory.unit_digests(store.catalogue),
-        config.the_recipe().to_json(),
-        config.the_privacy(),
-    )
-    privacy = terms.recipe.to_json() if terms is not None else None
-
-    def files(units: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-        return tuple((str(store.path(unit)), digests[unit]) for unit in units)
-
-    def task(group: Wanted) -> GroupTask:
-        units = (files(group.members), files(group.others))
-        how = privacy if group.private else None
-        return GroupTask(group.name, *units, recipe, config.seed, output(), files(group.private), how)
-
-    return [task(group) for group in groups]

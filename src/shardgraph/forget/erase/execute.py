@@ -1,14 +1,13 @@
 """Carrying out an erasure: accept it in one transaction, then finish it from wherever a crash left it.
 
-    accept    the samples' rows move to the journal, the groups that saw them leave the built ones     (one commit)
-    withdraw  prototypes without them, a manifest without those groups: nothing that saw them is served
-    erase     shard files rewritten, old bytes and adapters destroyed
-    rebuild   the missing groups are built and published                     (left to `repair` when instant)
-    close     certificate, marks of what was forgotten, journal emptied, the catalogue's log truncated
+    accept    move the samples' rows to the journal; remove the groups that saw them from the built ones  (one commit)
+    withdraw  write prototypes without the samples and a manifest without those groups: nothing that saw the samples
+              is served
+    erase     rewrite the shard files; destroy the old bytes and the adapters
+    rebuild   build and publish the missing groups                                  (left to `repair` if instant)
+    close     write the certificate and the marks of what was forgotten, empty the journal, truncate the catalogue's log
 
-Every step looks at what is there and can be repeated, so recovery is just running them.
-
-Taking what saw the leaving samples out of service, and its bytes off the disk. Every step can be repeated.
+Every step checks the current state and can be repeated, so recovery runs the same steps again.
 """
 
 import json
@@ -148,117 +147,7 @@ def repair(context: Context) -> Certificate | None:
     return certificate
 
 
-def _rebuild(context: Context, classes: tuple[str, ...] | None, recovering: bool) -> str:
-    """Build what is missing; while recovering, why that could not be."""
-    try:
-        build(context, classes)
-    except Exception as error:
-        if not recovering:
-            raise
-        return f"{queue.failure_reason(error)}; then `shardgraph repair`"
-    return ""
-
-
-def _charge(context: Context, transaction: Transaction, plan: ForgetPlan) -> dict[str, Any]:
-    """Charge the groups that used the samples privately and stay, in the transaction that accepts the erasure."""
-    if context.config.privacy is None or plan.spending is None:
-        return {}
-    from shardgraph.forget.privacy.charges import charge_removal
-
-    charge_removal(context.catalogue, transaction, plan.groups, plan.charges)
-    return {"spending": plan.spending.to_json()}
-
-
-def _opening(context: Context, plan: ForgetPlan) -> dict[str, Any]:
-    """What the certificate will say of the state before, said in HMACs now while it can be read."""
-    digests, mark = inventory.unit_digests(context.catalogue), context.keys.mark
-    inputs = [part for unit in sorted({row.unit for row in plan.rows}) for part in (unit, digests[unit])]
-    return {
-        "groups": list(plan.groups),
-        "asked": sorted(mark(kind, name) for kind, name in plan.request.selectors()),
-        "emptied": sorted(mark(kind, name) for kind, name in emptied_names(context.store, plan.rows)),
-        "inputs": mark("inputs", *inputs),
-        "before": mark("model", Manifest.load(context.root).model_digest),
-    }
-
-
-def _close(
-    context: Context, number: int, before: dict[str, Any], manifest: Manifest, ids: list[str], lacking: str
-) -> Certificate:
-    """Certificate first, then, in one transaction, the end of the erasure and of its journal."""
-    whole, keys = not manifest.missing, context.keys
-    issued = ledger.last_certificate(context.catalogue) + 1
-    leaves = tuple(sorted(certificate_leaf(keys.nonce(issued, sample), sample) for sample in ids))
-    facts = {"entries": leaves, "asked": tuple(before["asked"])} | {k: before[k] for k in ("inputs", "before")}
-    facts |= _counted(before.get("provisioned", 0))
-    certificate = issue(
-        context.root, keys, _draft(context, issued, "forget" if whole else "instant", manifest, **facts)
-    )
-    marks = {keys.mark("samples", sample) for sample in ids} | {*before["asked"], *before.get("emptied", ())}
-    with context.catalogue.transaction() as transaction:
-        state = erasures.DONE if whole else erasures.INSTANT
-        finished = context.now().isoformat()
-        erasures.finish_erasure(transaction, number, state, finished=finished, certificate=issued, marks=marks)
-        if erasures.carries_requests(context.catalogue, number):
-            lacks = "" if whole else lacking or "`shardgraph repair` does it"
-            queue.close(transaction, number, issued, lacking=lacks)
-        detail = {"request": number, "certificate": issued, "model": keys.mark(manifest.model_digest)}
-        ledger.add_event(transaction, state, detail, context.now())
-    return certificate
-
-
-def _draft(context: Context, number: int, event: str, manifest: Manifest, **facts: object) -> dict[str, Any]:
-    config = context.config
-    graph = graph_over(inventory.unit_labels(context.catalogue), config).digest if config.trained else ""
-    return {
-        "number": number,
-        "time": context.now().isoformat(),
-        "event": event,
-        **_guarantee(context, manifest),
-        "model_digest": manifest.model_digest,
-        "missing": len(manifest.missing),
-        "config": config.digest,
-        "graph": graph,
-        "fingerprint": manifest.fingerprint or context.numerics,
-        **facts,
-    }
-
-
-def _guarantee(context: Context, manifest: Manifest) -> dict[str, Any]:
-    """Which guarantee holds: exact, withdrawn, or (alpha, beta) where served groups have private edges."""
-    if context.config.privacy is None:
-        return {"guarantee": WITHDRAWN if manifest.missing else EXACT}
-    from shardgraph.forget.privacy.guarantee import state_guarantee
-
-    return state_guarantee(context.store, context.config, manifest, context.numerics)
-
-
-def _counted(provisioned: int) -> dict[str, int]:
-    """How many provisioned groups an erasure reached, where it reached any."""
-    return {"provisioned": provisioned} if provisioned else {}
-
-
-def _enter(context: Context, number: int, state: str) -> None:
-    with context.catalogue.transaction() as transaction:
-        erasures.set_erasure_state(transaction, number, state)
-        if erasures.carries_requests(context.catalogue, number):
-            queue.follow(transaction, number, state)
-
-
-def _verify(context: Context, number: int, units: set[str]) -> None:
-    """Verify what came through the queue; if something is wrong its requests fail, and nothing else waits for them."""
-    if not erasures.carries_requests(context.catalogue, number):
-        return
-    problem = find_problems(context, units)
-    with context.catalogue.transaction() as transaction:
-        if problem:
-            erasures.set_erasure_state(transaction, number, erasures.UNVERIFIED)
-            reason = "erased, but not verified: `shardgraph verify` says what is wrong"  # and names what is
-            queue.fail(transaction, requests.requests_of_erasure(context.catalogue, number), reason)
-        else:
-            queue.follow(transaction, number, requests.VERIFIED)
-    if problem:
-        raise VerificationError(f"request {number} is erased, but not verified: {problem}")
+# Steps of `finish`: take out of service, and remove from the disk
 
 
 def withdraw(context: Context, leaving: Sequence[Leaving], old: list[Path]) -> tuple[str, ...] | None:
@@ -311,3 +200,122 @@ def _leaving_samples(store: Store, leaving: Sequence[Leaving]) -> Iterator[Sampl
         samples = store.read(unit, settled=True)  # what is subtracted must be what was added
         gone = {sample.id for sample in leaving if sample.unit == unit}
         yield samples.take([i for i, sample in enumerate(samples.ids) if sample in gone])
+
+
+# Steps of `finish`: rebuild, verify, close
+
+
+def _enter(context: Context, number: int, state: str) -> None:
+    with context.catalogue.transaction() as transaction:
+        erasures.set_erasure_state(transaction, number, state)
+        if erasures.carries_requests(context.catalogue, number):
+            queue.follow(transaction, number, state)
+
+
+def _rebuild(context: Context, classes: tuple[str, ...] | None, recovering: bool) -> str:
+    """Build what is missing; while recovering, why that could not be."""
+    try:
+        build(context, classes)
+    except Exception as error:
+        if not recovering:
+            raise
+        return f"{queue.failure_reason(error)}; then `shardgraph repair`"
+    return ""
+
+
+def _verify(context: Context, number: int, units: set[str]) -> None:
+    """Verify what came through the queue; if something is wrong its requests fail, and nothing else waits for them."""
+    if not erasures.carries_requests(context.catalogue, number):
+        return
+    problem = find_problems(context, units)
+    with context.catalogue.transaction() as transaction:
+        if problem:
+            erasures.set_erasure_state(transaction, number, erasures.UNVERIFIED)
+            reason = "erased, but not verified: `shardgraph verify` says what is wrong"  # and names what is
+            queue.fail(transaction, requests.requests_of_erasure(context.catalogue, number), reason)
+        else:
+            queue.follow(transaction, number, requests.VERIFIED)
+    if problem:
+        raise VerificationError(f"request {number} is erased, but not verified: {problem}")
+
+
+def _close(
+    context: Context, number: int, before: dict[str, Any], manifest: Manifest, ids: list[str], lacking: str
+) -> Certificate:
+    """Certificate first, then, in one transaction, the end of the erasure and of its journal."""
+    whole, keys = not manifest.missing, context.keys
+    issued = ledger.last_certificate(context.catalogue) + 1
+    leaves = tuple(sorted(certificate_leaf(keys.nonce(issued, sample), sample) for sample in ids))
+    facts = {"entries": leaves, "asked": tuple(before["asked"])} | {k: before[k] for k in ("inputs", "before")}
+    facts |= _counted(before.get("provisioned", 0))
+    certificate = issue(
+        context.root, keys, _draft(context, issued, "forget" if whole else "instant", manifest, **facts)
+    )
+    marks = {keys.mark("samples", sample) for sample in ids} | {*before["asked"], *before.get("emptied", ())}
+    with context.catalogue.transaction() as transaction:
+        state = erasures.DONE if whole else erasures.INSTANT
+        finished = context.now().isoformat()
+        erasures.finish_erasure(transaction, number, state, finished=finished, certificate=issued, marks=marks)
+        if erasures.carries_requests(context.catalogue, number):
+            lacks = "" if whole else lacking or "`shardgraph repair` does it"
+            queue.close(transaction, number, issued, lacking=lacks)
+        detail = {"request": number, "certificate": issued, "model": keys.mark(manifest.model_digest)}
+        ledger.add_event(transaction, state, detail, context.now())
+    return certificate
+
+
+# The content of journal, certificate and ledger
+
+
+def _opening(context: Context, plan: ForgetPlan) -> dict[str, Any]:
+    """What the certificate will say of the state before, said in HMACs now while it can be read."""
+    digests, mark = inventory.unit_digests(context.catalogue), context.keys.mark
+    inputs = [part for unit in sorted({row.unit for row in plan.rows}) for part in (unit, digests[unit])]
+    return {
+        "groups": list(plan.groups),
+        "asked": sorted(mark(kind, name) for kind, name in plan.request.selectors()),
+        "emptied": sorted(mark(kind, name) for kind, name in emptied_names(context.store, plan.rows)),
+        "inputs": mark("inputs", *inputs),
+        "before": mark("model", Manifest.load(context.root).model_digest),
+    }
+
+
+def _charge(context: Context, transaction: Transaction, plan: ForgetPlan) -> dict[str, Any]:
+    """Charge the groups that used the samples privately and stay, in the transaction that accepts the erasure."""
+    if context.config.privacy is None or plan.spending is None:
+        return {}
+    from shardgraph.forget.privacy.charges import charge_removal
+
+    charge_removal(context.catalogue, transaction, plan.groups, plan.charges)
+    return {"spending": plan.spending.to_json()}
+
+
+def _draft(context: Context, number: int, event: str, manifest: Manifest, **facts: object) -> dict[str, Any]:
+    config = context.config
+    graph = graph_over(inventory.unit_labels(context.catalogue), config).digest if config.trained else ""
+    return {
+        "number": number,
+        "time": context.now().isoformat(),
+        "event": event,
+        **_guarantee(context, manifest),
+        "model_digest": manifest.model_digest,
+        "missing": len(manifest.missing),
+        "config": config.digest,
+        "graph": graph,
+        "fingerprint": manifest.fingerprint or context.numerics,
+        **facts,
+    }
+
+
+def _guarantee(context: Context, manifest: Manifest) -> dict[str, Any]:
+    """Which guarantee holds: exact, withdrawn, or (alpha, beta) where served groups have private edges."""
+    if context.config.privacy is None:
+        return {"guarantee": WITHDRAWN if manifest.missing else EXACT}
+    from shardgraph.forget.privacy.guarantee import state_guarantee
+
+    return state_guarantee(context.store, context.config, manifest, context.numerics)
+
+
+def _counted(provisioned: int) -> dict[str, int]:
+    """How many provisioned groups an erasure reached, where it reached any."""
+    return {"provisioned": provisioned} if provisioned else {}

@@ -1,6 +1,6 @@
-"""A request to forget, and its plan: which samples it means, what would be rebuilt and what that costs.
+"""A request to forget, and its plan: which samples the request means, what would be rebuilt and what that costs.
 
-Planning reads, and changes nothing.
+Planning only reads; it changes nothing.
 """
 
 from collections import Counter
@@ -31,6 +31,16 @@ KINDS: dict[str, Column] = {
     "labels": "label",
 }  # to catalogue columns
 NAMED = ("samples", "sources", "subjects", "shards", "labels")
+EMPTIED: tuple[tuple[str, Column], ...] = (
+    ("sources", "source"),
+    ("subjects", "subject"),
+    ("labels", "label"),
+    ("shards", "unit"),
+)
+Held = Mapping[str, Counter[str]]  # how many samples of each label every file holds
+
+
+# The request
 
 
 @dataclass(frozen=True)
@@ -71,20 +81,7 @@ def _is_text(words: str) -> bool:
     return not any("\ud800" <= letter <= "\udfff" for letter in words)
 
 
-def forgotten_before(catalogue: Catalogue, keys: Keys, named: Iterable[tuple[str, str]]) -> dict[tuple[str, str], int]:
-    """Those of the (kind, name) pairs that were forgotten before, with the certificate that says so."""
-    marks = {keys.mark(kind, name): (kind, name) for kind, name in named}
-    found = erasures.certificates_of(catalogue, list(marks))
-    return {marks[mark]: found[mark] for mark in marks if mark in found}
-
-
-EMPTIED: tuple[tuple[str, Column], ...] = (
-    ("sources", "source"),
-    ("subjects", "subject"),
-    ("labels", "label"),
-    ("shards", "unit"),
-)
-Held = Mapping[str, Counter[str]]  # how many samples of each label every file holds
+# The plan
 
 
 @dataclass(frozen=True)
@@ -150,16 +147,7 @@ def plan_forget(store: Store, config: Config, keys: Keys, request: ForgetRequest
     )
 
 
-def emptied_names(store: Store, rows: tuple[Row, ...]) -> list[tuple[str, str]]:
-    """Every (kind, name) of a source, subject, label or shard that loses its last sample with these rows."""
-    found = []
-    for kind, column in EMPTIED:
-        leaving = Counter(getattr(row, column) for row in rows)
-        asked = sorted(value for value in leaving if value and (kind != "shards" or value.startswith("shard:")))
-        here = inventory.count_by(store.catalogue, column, asked)
-        last = [value for value in asked if here.get(value) == leaving[value]]
-        found += [(kind, value.removeprefix("shard:") if kind == "shards" else value) for value in last]
-    return found
+# The samples that a request names
 
 
 def select_rows(store: Store, keys: Keys, request: ForgetRequest) -> tuple[tuple[Row, ...], dict[tuple[str, str], int]]:
@@ -184,6 +172,28 @@ def select_rows(store: Store, keys: Keys, request: ForgetRequest) -> tuple[tuple
     return tuple(sorted(found.values(), key=lambda row: row.id.encode())), already
 
 
+def forgotten_before(catalogue: Catalogue, keys: Keys, named: Iterable[tuple[str, str]]) -> dict[tuple[str, str], int]:
+    """Those of the (kind, name) pairs that were forgotten before, with the certificate that says so."""
+    marks = {keys.mark(kind, name): (kind, name) for kind, name in named}
+    found = erasures.certificates_of(catalogue, list(marks))
+    return {marks[mark]: found[mark] for mark in marks if mark in found}
+
+
+def emptied_names(store: Store, rows: tuple[Row, ...]) -> list[tuple[str, str]]:
+    """Every (kind, name) of a source, subject, label or shard that loses its last sample with these rows."""
+    found = []
+    for kind, column in EMPTIED:
+        leaving = Counter(getattr(row, column) for row in rows)
+        asked = sorted(value for value in leaving if value and (kind != "shards" or value.startswith("shard:")))
+        here = inventory.count_by(store.catalogue, column, asked)
+        last = [value for value in asked if here.get(value) == leaving[value]]
+        found += [(kind, value.removeprefix("shard:") if kind == "shards" else value) for value in last]
+    return found
+
+
+# The groups that the removal of samples affects
+
+
 def affected_groups(store: Store, config: Config, rows: tuple[Row, ...]) -> tuple[Group, ...]:
     """The groups that may not be served without the rows: they could have used them, or have no budget left for it."""
     held = {unit: Counter(labels) for unit, labels in inventory.unit_labels(store.catalogue).items()}
@@ -199,15 +209,6 @@ def groups_by_request(
     return {
         number: _reached(store, config, held, _left(held, rows), rows, graph)[0] for number, rows in leaving.items()
     }
-
-
-def _left(held: Held, rows: tuple[Row, ...]) -> Held:
-    """What is held after the rows have left."""
-    gone: dict[str, Counter[str]] = {}
-    for row in rows:
-        gone.setdefault(row.unit, Counter())[row.label] += 1
-    left = {unit: labels - gone[unit] if unit in gone else labels for unit, labels in held.items()}
-    return {unit: labels for unit, labels in left.items() if labels}
 
 
 def _reached(
@@ -231,11 +232,6 @@ def _affected(graph: ShardGraph, rows: tuple[Row, ...], left: Held) -> tuple[Gro
     return (*direct, *(group for group in bare if group not in direct))
 
 
-def _leaving(rows: tuple[Row, ...]) -> Counter[str]:
-    """How many samples leave each shard."""
-    return Counter(row.unit.removeprefix("shard:") for row in rows if row.unit.startswith("shard:"))
-
-
 def _spent(
     store: Store, config: Config, rows: tuple[Row, ...], dropped: list[str]
 ) -> "tuple[tuple[Charge, ...], Spending | None]":
@@ -247,6 +243,23 @@ def _spent(
 
     served = inventory.built_groups(store.catalogue)
     return spend(load_charges(store.catalogue), terms, _leaving(rows), list(served), dropped)
+
+
+# Counting samples
+
+
+def _left(held: Held, rows: tuple[Row, ...]) -> Held:
+    """What is held after the rows have left."""
+    gone: dict[str, Counter[str]] = {}
+    for row in rows:
+        gone.setdefault(row.unit, Counter())[row.label] += 1
+    left = {unit: labels - gone[unit] if unit in gone else labels for unit, labels in held.items()}
+    return {unit: labels for unit, labels in left.items() if labels}
+
+
+def _leaving(rows: tuple[Row, ...]) -> Counter[str]:
+    """How many samples leave each shard."""
+    return Counter(row.unit.removeprefix("shard:") for row in rows if row.unit.startswith("shard:"))
 
 
 def _read(group: Group) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
-"""Certificates: what was asked, what the model is now, chained and signed.
+"""Certificates: what was asked and what the model is now, chained and signed.
 
-A certificate names no sample. Ids stand in it as leaves (the key `entries`) that only the requester's nonce opens; the
-state before stands in it as an HMAC. `model_digest` is plain: anyone with the retained data can rebuild it.
+A certificate names no sample. Each sample id is in it as a leaf (the key `entries`) that only the requester's nonce
+opens; the state before is in it as an HMAC. `model_digest` is plain: anyone with the retained data can rebuild it.
 """
 
 import json
@@ -17,6 +17,11 @@ from shardgraph.forget.context import Context
 from shardgraph.forget.proof.keys import Keys, certificate_leaf, check_signature
 from shardgraph.storage.files import write_file
 from shardgraph.storage.tables import ledger
+
+EXACT = "exact: the model equals, byte for byte, one built from the retained samples alone"
+WITHDRAWN = (
+    "withdrawn: every adapter that saw the data is out of service; those left equal, byte for byte, their rebuild"
+)
 
 
 @dataclass(frozen=True)
@@ -87,15 +92,30 @@ class Certificate:
             raise DamagedFile(f"{name} is no certificate, or a damaged one") from error
 
 
-EXACT = "exact: the model equals, byte for byte, one built from the retained samples alone"
-WITHDRAWN = (
-    "withdrawn: every adapter that saw the data is out of service; those left equal, byte for byte, their rebuild"
-)
+class Certificates:
+    """The certificates of one workspace, by number."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    def last(self) -> int:
+        """The number of the last certificate; 0 before the first."""
+        return ledger.last_certificate(self._context.catalogue)
+
+    def load(self, number: int) -> Certificate:
+        """A certificate by its number."""
+        return Certificate.load(self.path(number))
+
+    def path(self, number: int) -> Path:
+        """Where a certificate lies."""
+        return certificate_path(self._context.root, number)
+
+    def nonces(self, number: int, ids: Sequence[str]) -> dict[str, str]:
+        """The nonces that open the leaves of these samples; give each to the one who asked, to nobody else."""
+        return {sample: self._context.keys.nonce(number, sample) for sample in ids}
 
 
-def certificate_path(root: Path, number: int) -> Path:
-    """Where a certificate lies."""
-    return root / "certificates" / f"{number:06d}.json"
+# Writing and checking a certificate
 
 
 def issue(root: Path, keys: Keys, draft: dict[str, Any]) -> Certificate:
@@ -121,24 +141,6 @@ def opens(certificate: Certificate, sample_id: str, nonce: str) -> bool:
     return certificate_leaf(nonce, sample_id) in certificate.entries
 
 
-class Certificates:
-    """The certificates of one workspace, by number."""
-
-    def __init__(self, context: Context) -> None:
-        self._context = context
-
-    def last(self) -> int:
-        """The number of the last certificate; 0 before the first."""
-        return ledger.last_certificate(self._context.catalogue)
-
-    def load(self, number: int) -> Certificate:
-        """A certificate by its number."""
-        return Certificate.load(self.path(number))
-
-    def path(self, number: int) -> Path:
-        """Where a certificate lies."""
-        return certificate_path(self._context.root, number)
-
-    def nonces(self, number: int, ids: Sequence[str]) -> dict[str, str]:
-        """The nonces that open the leaves of these samples; give each to the one who asked, to nobody else."""
-        return {sample: self._context.keys.nonce(number, sample) for sample in ids}
+def certificate_path(root: Path, number: int) -> Path:
+    """Where a certificate lies."""
+    return root / "certificates" / f"{number:06d}.json"

@@ -1,14 +1,14 @@
-"""The queue of forget requests: what waits, how far every request is, and how it got there.
+"""The queue of forget requests: which requests wait, the state of each, and the batches that carry them out.
 
     received -> instant -> erasing -> retraining -> verified -> done
                    |          (from here on it cannot be cancelled)
                    +-> cancelled                      any -> failed, with a reason; its data stays withheld
 
 A request enters a state in the transaction that makes the state true, or after it has become true. While a request
-waits, its samples are listed as withheld, and nothing that learned from them is served (`views.served`). One erasure
-carries out a batch of requests (`erase.execute`); its steps move all of them.
+waits, its samples are listed as withheld, and nothing that learned from them is served (`views.served`).
 
-Which waiting requests are carried out together: those that wait for the same groups, the most urgent first.
+One erasure carries out a batch of requests (`erase.execute`), and its steps move all of them. A batch is the waiting
+request with the nearest deadline and all requests that wait for the same groups.
 """
 
 import json
@@ -74,8 +74,8 @@ __all__ = [
     "wish",
     "withheld_by",
 ]
-
 PATIENCE = timedelta(days=30)  # the deadline of a request that names none
+MOST = 10_000  # requests that are looked at together
 
 
 @dataclass(frozen=True)
@@ -89,9 +89,7 @@ class Submission:
     body: str = ""
 
 
-def now() -> str:
-    """The time, as it is kept."""
-    return datetime.now(UTC).isoformat()
+# The life of a request
 
 
 def enter(transaction: Transaction, what: Submission, ids: Sequence[str], marks: Iterable[str] = ()) -> int:
@@ -147,16 +145,16 @@ def settle(catalogue: Catalogue) -> list[int]:
     return numbers
 
 
+def fail(transaction: Transaction, numbers: Iterable[int], reason: str) -> None:
+    """Let requests fail, with a reason that names nobody; their samples stay withheld."""
+    requests.fail_requests(transaction, numbers, reason)
+
+
 def failure_reason(error: Exception) -> str:
     """Why a request failed, in words that name nobody: they stay when the names are gone."""
     if isinstance(error, DamagedFile):
         return "a file that it needs is torn or was changed: `shardgraph verify` names it, restore it from a backup"
     return f"{type(error).__name__}: `shardgraph verify` says what is wrong"
-
-
-def fail(transaction: Transaction, numbers: Iterable[int], reason: str) -> None:
-    """Let requests fail, with a reason that names nobody; their samples stay withheld."""
-    requests.fail_requests(transaction, numbers, reason)
 
 
 def cancel(catalogue: Catalogue, number: int, *, release: bool = False) -> None:
@@ -170,6 +168,14 @@ def cancel(catalogue: Catalogue, number: int, *, release: bool = False) -> None:
         requests.drop_names(transaction, number, key=release)
         ledger.add_event(transaction, CANCELLED, {"entry": number})
     catalogue.scrub()
+
+
+def now() -> str:
+    """The time, as it is kept."""
+    return datetime.now(UTC).isoformat()
+
+
+# Looking up a request
 
 
 def find(catalogue: Catalogue, number: int) -> Request:
@@ -194,7 +200,7 @@ def wish(catalogue: Catalogue, number: int) -> ForgetRequest:
     return ForgetRequest(**{kind: tuple(given) for kind, given in json.loads(names).items()}, reason=reason)
 
 
-MOST = 10_000  # requests that are looked at together
+# Batches
 
 
 def next_batch(context: Context, grace: float = 0.0) -> list[int]:

@@ -1,12 +1,10 @@
-"""Who calls, whether that role may call a route, and what an owner may see and ask for.
+"""Tokens and roles: who calls, whether that role may call a route, and what an owner may see and ask for.
+
+A token is `sg.NAME.SECRET`. The secret is 32 random bytes, so it needs no slow hash. The database keeps a hash of each
+token; the token itself is shown once, when it is created. Tokens are looked up on the event loop: one statement by
+primary key takes less time than handing it to a thread.
 
 Every route names the roles that it accepts. To an owner, samples of other sources do not exist.
-
-Tokens are looked up on the event loop: one statement by primary key takes less time than handing it to a thread.
-
-Tokens and roles. The database keeps a hash of each token; the token itself is shown once, when it is created.
-
-A token is `sg.NAME.SECRET`. The secret is 32 random bytes, so it needs no slow hash.
 """
 
 import hashlib
@@ -32,8 +30,17 @@ from shardgraph.storage.tables.requests import Request as StoredRequest
 
 OWNER, OPERATOR, CONSUMER, AUDITOR = "owner", "operator", "consumer", "auditor"
 ROLES = (OWNER, OPERATOR, CONSUMER, AUDITOR)
+RESERVED = ("local", "record")  # askers without a token: local callers, and the erasure record of a restored workspace
+FAILED = (
+    "the request could not be carried out, and what it names stays out of service; the operator can see why and retry "
+    "it: ask the operator, with this request's number"
+)
+bearer = HTTPBearer(auto_error=False, description="`Authorization: Bearer sg.NAME.SECRET`, made by `shardgraph token`")
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _NOBODY = hashlib.sha256(b"nobody").hexdigest()
+
+
+# Callers
 
 
 @dataclass(frozen=True)
@@ -45,8 +52,10 @@ class Caller:
     sources: tuple[str, ...] = ()
 
 
-RESERVED = ("local", "record")  # askers without a token: local callers, and the erasure record of a restored workspace
 LOCAL = Caller(RESERVED[0], OPERATOR)  # whoever reaches a service without tokens, which listens on loopback only
+
+
+# Tokens
 
 
 def create_token(catalogue: Catalogue, name: str, role: str, sources: Sequence[str] = ()) -> str:
@@ -83,6 +92,11 @@ def revoke_token(catalogue: Catalogue, name: str) -> None:
             raise InputError(f"there is no token named {name!r}")
 
 
+def any_token(catalogue: Catalogue) -> bool:
+    """Whether this workspace has or ever had a token: from the first one on, every call needs a token."""
+    return parties.any_token(catalogue)
+
+
 def caller_of(catalogue: Catalogue, token: str) -> Caller | None:
     """The caller of a token; None if the token is not valid. The comparison takes the same time in both cases."""
     kind, _, rest = token.partition(".")
@@ -92,12 +106,6 @@ def caller_of(catalogue: Catalogue, token: str) -> Caller | None:
     return Caller(found.name, found.role, found.sources) if found and right and kind == "sg" else None
 
 
-def hash_of(catalogue: Catalogue, name: str) -> str:
-    """The stored hash of a token; "" if there is no such token."""
-    found = parties.find_token(catalogue, name)
-    return found.hash if found else ""
-
-
 def caller_named(catalogue: Catalogue, name: str, hash: str) -> Caller | None:
     """The caller of the token with this name and hash; None once it was revoked, also if its name was used again."""
     found = parties.find_token(catalogue, name)
@@ -105,20 +113,17 @@ def caller_named(catalogue: Catalogue, name: str, hash: str) -> Caller | None:
     return Caller(name, found.role, found.sources) if found and same else None
 
 
-def any_token(catalogue: Catalogue) -> bool:
-    """Whether this workspace has or ever had a token: from the first one on, every call needs a token."""
-    return parties.any_token(catalogue)
+def hash_of(catalogue: Catalogue, name: str) -> str:
+    """The stored hash of a token; "" if there is no such token."""
+    found = parties.find_token(catalogue, name)
+    return found.hash if found else ""
 
 
 def _hash(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
-FAILED = (
-    "the request could not be carried out, and what it names stays out of service; the operator can see why and retry "
-    "it: ask the operator, with this request's number"
-)
-bearer = HTTPBearer(auto_error=False, description="`Authorization: Bearer sg.NAME.SECRET`, made by `shardgraph token`")
+# The caller of a route, as FastAPI dependencies
 
 
 async def get_runtime(request: Request) -> Runtime:
@@ -161,6 +166,9 @@ Inspector = Annotated[Caller, Depends(allow(OPERATOR, AUDITOR))]  # may read wha
 Reader = Annotated[Caller, Depends(allow(OPERATOR, AUDITOR, OWNER))]  # may read requests; an owner, its own
 
 
+# What an owner may see and ask for
+
+
 def check_owned(runtime: Runtime, who: Caller, request: ForgetRequest) -> None:
     """Raise unless all that an owner's request names is the owner's.
 
@@ -168,14 +176,6 @@ def check_owned(runtime: Runtime, who: Caller, request: ForgetRequest) -> None:
     """
     if who.role == OWNER and not _owns(runtime, who, request):
         raise UnknownSample("never seen here among the sources of this token")
-
-
-def _owns(runtime: Runtime, who: Caller, request: ForgetRequest) -> bool:
-    try:
-        data = runtime.queries.selected_data(request)
-    except UnknownSample:
-        return False
-    return data.sources <= set(who.sources) and all(may_know_erased(runtime, who, *one) for one in data.erased)
 
 
 def may_know_erased(runtime: Runtime, who: Caller, kind: str, name: str) -> bool:
@@ -227,3 +227,11 @@ def nonces_for(runtime: Runtime, who: Caller, certificate: int, samples: Sequenc
         if not own or not opens(found, name, nonce):
             raise UnknownSample(f"certificate {certificate} has no entry for {name!r}", [name])
     return nonces
+
+
+def _owns(runtime: Runtime, who: Caller, request: ForgetRequest) -> bool:
+    try:
+        data = runtime.queries.selected_data(request)
+    except UnknownSample:
+        return False
+    return data.sources <= set(who.sources) and all(may_know_erased(runtime, who, *one) for one in data.erased)
