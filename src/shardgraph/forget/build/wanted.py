@@ -27,7 +27,7 @@ from shardgraph.storage.store import Store, shard_unit
 from shardgraph.storage.tables import inventory
 
 Labels = Mapping[str, Mapping[str, int]]
-"""How many samples of each label every file holds."""
+"""Unit -> label -> number of samples."""
 
 
 # The groups that should be built
@@ -35,7 +35,7 @@ Labels = Mapping[str, Mapping[str, int]]
 
 @dataclass(frozen=True)
 class Wanted:
-    """A group as it should be: its key, its members' files, and the other files that it uses directly or privately."""
+    """A group as it should be built: its key, its members' units, and the units that it also uses, directly or privately."""
 
     name: str
     key: str
@@ -47,7 +47,7 @@ class Wanted:
 
     @property
     def files(self) -> frozenset[str]:
-        """All files that the group learns from, private edges included."""
+        """All units that the group learns from, private edges included."""
         return frozenset((*self.members, *self.others, *self.private))
 
 
@@ -59,7 +59,7 @@ def wanted_groups(
 ) -> dict[str, Wanted]:
     """Every group that has something to learn, with its key under these numerics.
 
-    With `held`, the labels and digests of some files, as if there were nothing else.
+    With `held`, the labels and digests of some units: the groups as if the workspace held nothing else.
     """
     labels, digests = held or (inventory.unit_labels(store.catalogue), inventory.unit_digests(store.catalogue))
     base = digest(config.basis, fingerprint_digest(numerics))
@@ -88,13 +88,13 @@ def built_as_wanted(store: Store, wanted: Mapping[str, Wanted]) -> dict[str, inv
 
 
 def missing_groups(store: Store, wanted: Mapping[str, Wanted]) -> list[Wanted]:
-    """The wanted groups that must be trained: not built as wanted, or their file is gone."""
+    """The wanted groups that must be trained: they are not built as wanted, or their file is missing."""
     built = built_as_wanted(store, wanted)
     return [group for name, group in wanted.items() if name not in built or not group_path(store.root, name).exists()]
 
 
 def tasks_for(store: Store, config: Config, groups: Iterable[Wanted], output: Callable[[], str]) -> list[GroupTask]:
-    """The tasks that build groups, each at a path that `output` gives."""
+    """The tasks that build groups, each at a path that `output` returns."""
     digests, recipe, terms = (
         inventory.unit_digests(store.catalogue),
         config.the_recipe().to_json(),
@@ -114,30 +114,30 @@ def tasks_for(store: Store, config: Config, groups: Iterable[Wanted], output: Ca
 
 
 def graph_over(units: Iterable[str], config: Config) -> ShardGraph:
-    """The shard graph, given the files that hold samples."""
+    """The shard graph, given the units that hold samples."""
     graph = config.the_topology().graph(u.removeprefix("shard:") for u in units if u.startswith("shard:"))
     terms = config.the_privacy()
     return graph.all_private(terms.epsilon) if terms is not None and terms.every else graph
 
 
 def group_learns(group: Group, held: Labels) -> bool:
-    """`can_learn`, for a group and the files as they are; where it is false, prototypes answer."""
+    """`can_learn`, for a group and the current units; if false, only prototypes predict its labels."""
     return can_learn(labels_in(group.members, held), labels_in(group.neighbourhood + group.private, held))
 
 
 def can_learn(own: Collection[str], seen: Collection[str]) -> bool:
-    """Whether a group has something to learn: labels of its own, and a second one in its neighbourhood to compare."""
+    """Whether a group has something to learn: it has labels of its own, and its neighbourhood has at least two."""
     return bool(own) and len(seen) > 1
 
 
 def labels_in(shards: Iterable[str], held: Labels) -> set[str]:
-    """The labels that occur in some shards."""
+    """The labels that occur in these shards."""
     return {label for unit in map(shard_unit, shards) for label in held.get(unit, ())}
 
 
 def _build_numbers(store: Store) -> Mapping[str, str]:
-    """The random number of every group's last build that used other shards privately."""
-    from shardgraph.forget.privacy.charges import load_charges  # only where there are private edges
+    """The random number of the last build of every group that uses other shards privately."""
+    from shardgraph.forget.privacy.charges import load_charges  # imported only if there are private edges
 
     return load_charges(store.catalogue).numbers
 
@@ -158,7 +158,7 @@ class Manifest:
     fingerprint: dict[str, str] = field(default_factory=dict)
 
     def save(self, root: Path) -> None:
-        """Replace manifest.json, and destroy the old one: it held digests of what is gone."""
+        """Replace manifest.json, and destroy the old one: it holds digests of what was erased."""
         write_file(root, root / "manifest.json", canonical_json(vars(self)) + b"\n")
 
     @classmethod
@@ -171,35 +171,35 @@ class Manifest:
             value = json.loads(bytes(read_file(path)))
             return cls(**{**value, "classes": tuple(value["classes"]), "missing": tuple(value["missing"])})
         except (json.JSONDecodeError, TypeError, KeyError, UnicodeDecodeError) as error:
-            raise DamagedFile(f"{path} is torn or was changed; `shardgraph train --rebuild` writes it anew") from error
+            raise DamagedFile(f"{path} is torn or was changed; `shardgraph train --rebuild` writes it again") from error
 
 
 # The files of adapters and prototypes
 
 
 def group_path(root: Path, name: str) -> Path:
-    """Where a group's adapters lie."""
+    """The path of a group's adapters."""
     stem = digest("group", name)[:32]
     return root / f"models/{stem[:2]}/{stem}.safetensors"
 
 
 def prototypes_path(root: Path) -> Path:
-    """Where the prototypes lie."""
+    """The path of the prototypes."""
     return root / "prototypes.safetensors"
 
 
 def load_group(root: Path, name: str, expected: str) -> Adapters:
-    """A group's adapters, checked."""
+    """A group's adapters, checked against their digest."""
     return Adapters.from_bytes(_checked(group_path(root, name), expected))
 
 
 def load_prototypes(root: Path, expected: str) -> Prototypes:
-    """The prototypes, checked."""
+    """The prototypes, checked against their digest."""
     return Prototypes.from_bytes(_checked(prototypes_path(root), expected))
 
 
 def load_classes(root: Path, expected: str) -> tuple[str, ...]:
-    """The classes of the prototypes, checked with all the rest of the file, which is not taken apart."""
+    """The classes of the prototypes; the whole file is checked, and only the classes are parsed."""
     return unpack_strings("classes", unpack(_checked(prototypes_path(root), expected)))
 
 
@@ -210,8 +210,8 @@ def destroy_group(root: Path, name: str) -> None:
 
 def _checked(path: Path, expected: str) -> memoryview:
     if not path.exists():
-        raise DamagedFile(f"{path} is missing; `shardgraph train` builds it anew")
+        raise DamagedFile(f"{path} is missing; `shardgraph train` builds it again")
     raw, value = read_digested(path)
     if value != expected:
-        raise DamagedFile(f"{path} is torn or was changed; `shardgraph train --rebuild` builds it anew")
+        raise DamagedFile(f"{path} is torn or was changed; `shardgraph train --rebuild` builds it again")
     return raw
