@@ -117,7 +117,7 @@ def publish(
 
 
 def publishable_models(catalogue: Catalogue) -> list[str]:
-    """The marks of the models that the manifest may name: the last one and, if that is only announced, the one before."""
+    """The marks of the models that the manifest may name: the last; if that is only announced, also the one before."""
     found = ledger.last_models(catalogue, 2)
     possible = found if found and found[0][0] == PUBLISHING else found[:1]
     return [model for _, model in possible]
@@ -169,7 +169,7 @@ def build_prototypes(context: Context) -> None:
 
 
 def sum_prototypes(context: Context) -> Prototypes:
-    """The prototypes of all training shards, from their files; on the GPU if its numerics are used, with equal bytes."""
+    """The prototypes of all training shards, from their files; on the GPU if its numerics are used (equal bytes)."""
     store, recipe = context.store, context.config.the_recipe()
     units = sorted(u for u in inventory.unit_digests(store.catalogue) if u.startswith("shard:"))
 

@@ -35,7 +35,7 @@ Labels = Mapping[str, Mapping[str, int]]
 
 @dataclass(frozen=True)
 class Wanted:
-    """A group as it should be built: its key, its members' units, and the units that it also uses, directly or privately."""
+    """A wanted group: its key, its members' units, and other units that it uses directly or privately."""
 
     name: str
     key: str
