@@ -26,17 +26,17 @@ WITHDRAWN = (
 
 @dataclass(frozen=True)
 class Certificate:
-    """One link of the chain."""
+    """One certificate of the chain."""
 
     number: int
-    previous: str  # digest of the certificate before, "" for the first
+    previous: str  # digest of the previous certificate, "" for the first
     time: str
     event: str  # "forget", "instant" (withdrawn, not rebuilt yet) or "repair"
     guarantee: str
-    entries: tuple[str, ...]  # one per forgotten sample, sorted; see keys.certificate_leaf
-    asked: tuple[str, ...]  # HMACs of what the request named
-    inputs: str  # HMAC of the digests of the shards concerned, before
-    before: str  # HMAC of the model digest before
+    entries: tuple[str, ...]  # the leaves, one per forgotten sample, sorted; see keys.certificate_leaf
+    asked: tuple[str, ...]  # HMACs of the names in the requests
+    inputs: str  # HMAC of the digests of the affected units, before the erasure
+    before: str  # HMAC of the model digest before the erasure
     model_digest: str
     missing: int  # groups withdrawn and not rebuilt yet
     config: str
@@ -45,11 +45,11 @@ class Certificate:
     fingerprint: dict[str, str]
     public_key: str
     signature: str = ""
-    provisioned: int = 0  # groups under rights that had learned from what left; not in the file where there were none
-    privacy: dict[str, Any] | None = None  # with private edges, the guarantee in numbers; else not in the file
+    provisioned: int = 0  # groups of rights that had learned from the samples; not in the file if there are none
+    privacy: dict[str, Any] | None = None  # the guarantee in numbers, with private edges; otherwise not in the file
 
     def message(self) -> bytes:
-        """What is signed: everything but the signature."""
+        """The bytes that are signed: everything but the signature."""
         return self._written({k: v for k, v in self.to_json().items() if k != "signature"})
 
     def signed(self, keys: Keys) -> "Certificate":
@@ -58,7 +58,7 @@ class Certificate:
 
     def to_json(self) -> dict[str, Any]:
         """The certificate as a plain dict."""
-        absent = {"privacy": None, "provisioned": 0}  # left out, so that certificates without them are as ever
+        absent = {"privacy": None, "provisioned": 0}  # left out, so that certificates without them keep their bytes
         return {name: value for name, value in asdict(self).items() if name not in absent or value != absent[name]}
 
     @property
@@ -68,7 +68,7 @@ class Certificate:
     def _written(self, value: dict[str, Any]) -> bytes:
         try:
             return canonical_json(value)
-        except ValueError as error:  # which a file can hold and no certificate
+        except ValueError as error:  # JSON files can hold such values, certificates cannot
             number = f"certificate {self.number!r}"
             raise DamagedFile(
                 f"{number} must hold numbers and valid text, got NaN, infinity or half a character"
@@ -76,7 +76,7 @@ class Certificate:
 
     @classmethod
     def load(cls, path: Path) -> "Certificate":
-        """Read a certificate's file."""
+        """Read a certificate from its file."""
         try:
             return cls.parse(path.read_bytes(), str(path))
         except FileNotFoundError:
@@ -84,12 +84,12 @@ class Certificate:
 
     @classmethod
     def parse(cls, raw: bytes, name: str = "this") -> "Certificate":
-        """The certificate that a file holds; whether it is genuine is for `check_certificate` to say."""
+        """The certificate in these bytes; `check_certificate` decides whether it is genuine."""
         try:
             value = json.loads(raw)
             return cls(**{**value, "entries": tuple(value["entries"]), "asked": tuple(value["asked"])})
         except (ValueError, TypeError, KeyError, RecursionError) as error:
-            raise DamagedFile(f"{name} is no certificate, or a damaged one") from error
+            raise DamagedFile(f"{name} is no certificate, or it is damaged") from error
 
 
 class Certificates:
@@ -107,11 +107,11 @@ class Certificates:
         return Certificate.load(self.path(number))
 
     def path(self, number: int) -> Path:
-        """Where a certificate lies."""
+        """The path of a certificate."""
         return certificate_path(self._context.root, number)
 
     def nonces(self, number: int, ids: Sequence[str]) -> dict[str, str]:
-        """The nonces that open the leaves of these samples; give each to the one who asked, to nobody else."""
+        """The nonces that open the leaves of these samples; give each one only to the person who asked."""
         return {sample: self._context.keys.nonce(number, sample) for sample in ids}
 
 
@@ -119,7 +119,7 @@ class Certificates:
 
 
 def issue(root: Path, keys: Keys, draft: dict[str, Any]) -> Certificate:
-    """Complete, sign and write a certificate. The number is the caller's: writing it again replaces it."""
+    """Complete, sign and write a certificate. The caller gives the number; writing it again replaces the file."""
     number = draft["number"]
     previous = Certificate.load(certificate_path(root, number - 1)).digest if number > 1 else ""
     unsigned = Certificate(**draft, previous=previous, version=__version__, public_key=keys.public)
@@ -130,17 +130,17 @@ def issue(root: Path, keys: Keys, draft: dict[str, Any]) -> Certificate:
 
 
 def check_certificate(certificate: Certificate, public_key: str) -> None:
-    """Raise unless the certificate was signed with this key and is as it was signed."""
+    """Raise unless the certificate was signed with this key and is unchanged since."""
     if certificate.public_key != public_key:
         raise VerificationError(f"certificate {certificate.number!r} was signed with another key")
     check_signature(public_key, certificate.message(), certificate.signature)
 
 
 def opens(certificate: Certificate, sample_id: str, nonce: str) -> bool:
-    """Whether the certificate says that this sample was forgotten."""
+    """Whether the certificate has a leaf for this sample, opened with this nonce."""
     return certificate_leaf(nonce, sample_id) in certificate.entries
 
 
 def certificate_path(root: Path, number: int) -> Path:
-    """Where a certificate lies."""
+    """The path of a certificate."""
     return root / "certificates" / f"{number:06d}.json"
