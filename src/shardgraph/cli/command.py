@@ -1,11 +1,11 @@
-"""How a command runs: its option groups, its workspace, its errors and its exit code.
+"""How a command runs: its option groups, its workspace, its output, its errors and its exit code.
+
+A command prints results on standard output, notes and progress bars on standard error.
 
 exit code 0    success; also if the samples had already been forgotten
           1    failure; the message says what was asked, what was found and what to do
           2    invalid command line (Typer's own)
           130  interrupted by Ctrl-C; the next command continues the work, and `forget` says whether it was accepted
-
-What a command prints: results on standard output, notes and progress bars on standard error.
 """
 
 import inspect
@@ -30,7 +30,50 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
     from rich.table import Table
 
+FAILED, INTERRUPTED = 1, 130
+CONTINUES = "nothing is lost, the next command continues the work"
+DEBUG = "SHARDGRAPH_DEBUG"  # the environment variable that shows tracebacks
 WIDTH = 120  # of the output where there is no terminal, so that a digest stays on one line
+Command = Callable[..., None]
+
+
+# Running a command
+
+
+def as_command(function: Command) -> Command:
+    """The function as Typer runs it: option groups become single options, errors become messages and exit codes."""
+    return _with_exit_codes(_with_single_options(function))
+
+
+@contextmanager
+def open_workspace(
+    path: Path, machines: Machines = DEFAULT_MACHINES, *, device: str | None = None, resume: bool = True
+) -> Iterator["shardgraph.Workspace"]:
+    """The workspace at `path`, after finishing interrupted forgets; print results only after it is closed.
+
+    Until then progress bars may be on the terminal.
+    """
+    bars = ProgressBars()
+    memory = machines.gpu_memory and int(machines.gpu_memory * 2**30)
+    options = vars(machines) | {"gpu_memory": memory, "device": device, "progress": bars}
+    redirected = redirect_stdout(sys.stderr) if machines.executor == "ray" else nullcontext()  # Ray prints to stdout
+    try:
+        with redirected, shardgraph.Workspace(path, **options) as workspace:
+            for certificate in workspace.resume() if resume else ():
+                bars.close()
+                print_note(f"finished a forget that had been interrupted: certificate {certificate.number}")
+            yield workspace
+    finally:
+        bars.close()
+
+
+def exit_interrupted(state: str = CONTINUES) -> NoReturn:
+    """End the command after Ctrl-C and print the state of its work."""
+    print_note(f"interrupted: {state}")
+    raise typer.Exit(INTERRUPTED) from None
+
+
+# Printing
 
 
 def print_json(value: Any) -> None:
@@ -100,78 +143,7 @@ class ProgressBars:
         self._progress, self._tasks = None, {}
 
 
-def _new_progress() -> "Progress":
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    return Progress(*columns, console=_console(stderr=True), transient=True)
-
-
-def _print(title: str, table: "Table") -> None:
-    from rich.text import Text
-
-    console = _console()
-    with _standard_output():
-        console.print(Text(title, style="bold"))
-        console.print(table)
-
-
-def _console(*, stderr: bool = False) -> "Console":
-    """A console that prints text as it is, without markup or highlighting."""
-    from rich.console import Console
-
-    terminal = (sys.stderr if stderr else sys.stdout).isatty()
-    return Console(stderr=stderr, markup=False, highlight=False, width=None if terminal else WIDTH)
-
-
-@contextmanager
-def _standard_output() -> Iterator[None]:
-    """Name standard output in an OSError, which otherwise would name no file."""
-    try:
-        yield
-    except OSError as error:
-        error.filename = "standard output"
-        raise
-
-
-FAILED, INTERRUPTED = 1, 130
-CONTINUES = "nothing is lost, the next command continues the work"
-DEBUG = "SHARDGRAPH_DEBUG"  # the environment variable that shows tracebacks
-
-Command = Callable[..., None]
-
-
-def as_command(function: Command) -> Command:
-    """The function as Typer runs it: option groups become single options, errors become messages and exit codes."""
-    return _with_exit_codes(_with_single_options(function))
-
-
-@contextmanager
-def open_workspace(
-    path: Path, machines: Machines = DEFAULT_MACHINES, *, device: str | None = None, resume: bool = True
-) -> Iterator["shardgraph.Workspace"]:
-    """The workspace at `path`, after finishing interrupted forgets; print results only after it is closed.
-
-    Until then progress bars may be on the terminal.
-    """
-    bars = ProgressBars()
-    memory = machines.gpu_memory and int(machines.gpu_memory * 2**30)
-    options = vars(machines) | {"gpu_memory": memory, "device": device, "progress": bars}
-    redirected = redirect_stdout(sys.stderr) if machines.executor == "ray" else nullcontext()  # Ray prints to stdout
-    try:
-        with redirected, shardgraph.Workspace(path, **options) as workspace:
-            for certificate in workspace.resume() if resume else ():
-                bars.close()
-                print_note(f"finished a forget that had been interrupted: certificate {certificate.number}")
-            yield workspace
-    finally:
-        bars.close()
-
-
-def exit_interrupted(state: str = CONTINUES) -> NoReturn:
-    """End the command after Ctrl-C and print the state of its work."""
-    print_note(f"interrupted: {state}")
-    raise typer.Exit(INTERRUPTED) from None
+# Option groups, errors and exit codes
 
 
 def _with_single_options(function: Command) -> Command:
@@ -244,3 +216,40 @@ def _unexpected(error: Exception) -> str:
         where = f": {error.filename}" if error.filename else ""
         return f"{error.strerror}{where}"
     return f"unexpected {type(error).__name__}: {error} (`shardgraph --debug ...` shows the traceback)"
+
+
+# Consoles
+
+
+def _print(title: str, table: "Table") -> None:
+    from rich.text import Text
+
+    console = _console()
+    with _standard_output():
+        console.print(Text(title, style="bold"))
+        console.print(table)
+
+
+def _console(*, stderr: bool = False) -> "Console":
+    """A console that prints text as it is, without markup or highlighting."""
+    from rich.console import Console
+
+    terminal = (sys.stderr if stderr else sys.stdout).isatty()
+    return Console(stderr=stderr, markup=False, highlight=False, width=None if terminal else WIDTH)
+
+
+@contextmanager
+def _standard_output() -> Iterator[None]:
+    """Name standard output in an OSError, which otherwise would name no file."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = "standard output"
+        raise
+
+
+def _new_progress() -> "Progress":
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    return Progress(*columns, console=_console(stderr=True), transient=True)

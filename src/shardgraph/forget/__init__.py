@@ -1,21 +1,21 @@
 """Forget: a workspace that learns, predicts, forgets exactly, and can prove it.
 
-    workspace     Workspace, the front: everything else is reached through it
-    context       the open parts of one workspace, which all others share
-    config        everything but the samples that the model is a function of
-    migration     a workspace of an earlier layout of the catalogue
-    status        what is here, what is served and what waits, in figures
-    classifier    SafeClassifier: the same on arrays in memory, in the shape of scikit-learn
-    build/        what is wanted, what is built, and making the two agree
-    intake/       which samples may come in, how they are embedded, what the first training fixes
-    erase/        requests, plans, carrying an erasure out, recovery, twins
-    proof/        keys, certificates, the guarantee, the ledger, verification, the log outside the workspace
-    queue/        requests that wait, the batches that carry them out, statistics
+    workspace     Workspace: the entry point to everything below
+    context       Context: the open parts of one workspace, which all modules share
+    config        Config: everything that determines the model, except the samples
+    migration     changes a workspace of an earlier catalogue layout to the current one
+    status        figures about a workspace: what it holds, what is served, what waits
+    classifier    SafeClassifier: the same on arrays in memory, with the interface of scikit-learn
+    build/        which groups are wanted, which are built, and training the missing ones
+    intake/       which samples are admitted, how they are embedded, what the first training fixes
+    erase/        requests, plans, carrying out an erasure, recovery, twins
+    proof/        keys, certificates, verification, the erasure log outside the workspace
+    queue/        waiting requests, the batches that carry them out, statistics
     rights/       which part of the data a consumer may use, and the model of that part
-    privacy/      what private edges have released and what removals cost
+    privacy/      what private edges have released, what removals cost, the guarantee in numbers
     views/        the served model, the graph, searches
 
-The doors (`cli`, `service`) import what this module names, and nothing below it.
+`cli` and `service` import the names that this module exports; they do not import its submodules.
 """
 
 from importlib import import_module

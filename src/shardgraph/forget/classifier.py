@@ -58,7 +58,7 @@ class SafeClassifier:
         self.recipe_ = recipe(self.recipe) if isinstance(self.recipe, str) else self.recipe
         self.topology_ = self.topology or Bilevel(self.coarse, self.fine)
         if self.topology_.graph(()).private:
-            raise ConfigError("private edges need a Workspace: this classifier keeps no ledger of what it released")
+            raise ConfigError("private edges need a Workspace: this classifier keeps no record of what it released")
         placed = self.topology_.place_first(
             samples.ids, samples.sources, samples.labels, seed=self.seed, classes=self.classes_declared_
         )

@@ -1,4 +1,4 @@
-"""The configuration: everything but the samples that the model is a function of, as canonical JSON."""
+"""The configuration: everything that determines the model, except the samples; stored as canonical JSON."""
 
 import json
 from dataclasses import asdict, dataclass, fields
@@ -22,14 +22,14 @@ FORMAT = 2  # 1: second-order prototypes of other token features, before the fir
 class Config:
     """A workspace's configuration.
 
-    seed        the root of all randomness
-    backbone    the identity of what made the embeddings
-    dtype       how tokens are stored
+    seed        the root seed, from which all random generators are derived
+    backbone    the identity of the backbone that made the embeddings
+    dtype       the type in which tokens are stored
     classes     the class list: declared, or frozen from the labels present at the first training
     dims        (token dimension, feature dimension), fixed by the first samples
-    topology    which shard a sample belongs to and who learns from whom; fixed by the first training
+    topology    which shard a sample belongs to, and which shard learns from which; fixed by the first training
     recipe      how groups are trained; fixed by the first training
-    privacy     the terms of private edges, if there are any; fixed by the first training, but for the budget
+    privacy     the terms of private edges, if there are any; fixed by the first training, except the budget
 
     The last three are kept as the JSON that was written, since its digest is part of every group's key: a setting that
     a later version adds must not change it. `the_topology`, `the_recipe` and `the_privacy` are the values, parsed once.
@@ -67,7 +67,7 @@ class Config:
 
     @cached_property
     def _topology(self) -> Topology:
-        return Topology.from_json(_fixed(self.topology))  # one for all who ask: it keeps the graph that it has drawn
+        return Topology.from_json(_fixed(self.topology))  # made once, because it caches the graph that it has drawn
 
     def the_recipe(self) -> Recipe:
         """The recipe, once it is fixed."""
@@ -89,13 +89,13 @@ class Config:
         return PrivacyTerms.from_json(self.privacy)
 
     def to_json(self) -> dict[str, Any]:
-        """The configuration as a plain dict, with its format number; without private edges it says nothing of them."""
+        """The configuration as a plain dict, with its format number; without private edges, `privacy` is left out."""
         value = {"format": FORMAT} | asdict(self)
         return value if self.privacy is not None else {k: v for k, v in value.items() if k != "privacy"}
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> "Config":
-        """The configuration that `to_json` wrote; another format is refused."""
+        """The configuration that `to_json` wrote; an error if the format is another one."""
         found = value.get("format")
         if not isinstance(found, int) or found < 1:
             raise ConfigError(f"config.json must carry a format number, got {found!r}")
@@ -107,7 +107,7 @@ class Config:
         return cls(**known | lists)
 
     def save(self, root: Path) -> None:
-        """Write config.json, whole or not at all."""
+        """Write config.json, completely or not at all."""
         write_file(root, root / "config.json", canonical_json(self.to_json()) + b"\n")
 
     @classmethod

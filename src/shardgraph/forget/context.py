@@ -1,6 +1,6 @@
-"""The context: the open parts of one workspace, handed to everything that works on it.
+"""The context: the open parts of one workspace, which all functions of this package take as an argument.
 
-Reading needs nothing more. Writing takes the lock and recovers first: `erase.recovery.writing`.
+Reading needs no lock. Code that writes must use `erase.recovery.writing`, which takes the lock and recovers first.
 """
 
 import os
@@ -23,19 +23,19 @@ from shardgraph.storage.tables import ledger
 if TYPE_CHECKING:
     from shardgraph.cluster.cluster import Cluster
 
-LOG_POINTER = "record"  # the file that says where the erasure log is, if one is kept
-SERVING = "serving"  # the file whose lock says that a service runs
+LOG_POINTER = "record"  # the file with the path of the erasure log, if one is kept
+SERVING = "serving"  # the file that is locked while a service runs
 EXECUTORS = ("serial", "processes", "ray")
 Progress = Callable[[str, int, int], None]
-"""Called with what is being done, how much of it is done, and of how much."""
+"""Called with the name of the work, how much of it is done, and how much there is."""
 
 
 class Context:
     """An open workspace: configuration, catalogue, files, keys, the write lock, and where groups are trained.
 
-    workers, executor, ray_address, ray_storage   where groups run; None chooses what fits the work
+    workers, executor, ray_address, ray_storage   where groups are trained; None: chosen by the amount of work
     device                                        "cpu" or "cuda"; None: as the model was built, else a GPU if any
-    gpu_memory                                    the most bytes that samples may take on a GPU
+    gpu_memory                                    the largest number of bytes that samples may take on a GPU
     """
 
     def __init__(
@@ -68,14 +68,14 @@ class Context:
         self._caches: list[Callable[[], None]] = []
 
     def close(self) -> None:
-        """Close the catalogue, leave the cluster, and give the lock back if an interruption left it held."""
+        """Close the catalogue, leave the cluster, and release the lock if an interruption left it held."""
         self.lock.release()
         self.catalogue.close()
         if self.cluster is not None:
             self.cluster.close()
 
     def now(self) -> datetime:
-        """The time, in UTC."""
+        """The current time, in UTC."""
         return datetime.now(UTC)
 
     def record_event(self, event: str, detail: Mapping[str, object]) -> None:
@@ -83,10 +83,10 @@ class Context:
         with self.catalogue.transaction() as transaction:
             ledger.add_event(transaction, event, detail, self.now())
 
-    # A service and those beside it
+    # The service
 
     def serving_lock(self) -> WriteLock:
-        """The lock that a serving process holds for as long as it lives."""
+        """The lock that a serving process holds until it ends."""
         return WriteLock(self.root, SERVING, "serving")
 
     @property
@@ -107,7 +107,7 @@ class Context:
         self.config = Config.load(self.root)
 
     def save_config(self, config: Config) -> None:
-        """Make this the configuration, on disk and here."""
+        """Replace the configuration, on disk and in memory."""
         if config != self.config:
             config.save(self.root)
             self.config = config
@@ -115,11 +115,11 @@ class Context:
     # Models in memory
 
     def add_cache(self, drop: Callable[[], None]) -> None:
-        """Call `drop` whenever samples are about to leave: what it holds may have seen them."""
+        """Register `drop`, which `drop_models` calls: the cache may hold models that saw the samples."""
         self._caches.append(drop)
 
     def drop_models(self) -> None:
-        """Drop every model in memory, before samples leave."""
+        """Drop every model in memory; called before samples are erased."""
         for drop in self._caches:
             drop()
 
@@ -127,9 +127,10 @@ class Context:
 
     @property
     def device(self) -> str:
-        """Where groups train, "cpu" or "cuda": as told, else as the model was built, else the GPU if there is one.
+        """Where groups train, "cpu" or "cuda": as given, else as the model was built, else the GPU if there is one.
 
-        A GPU's model where there is no GPU has other numerics: `status` says so, and it can be forgotten from.
+        If the model was built on a GPU and there is none here, the numerics differ: `status` reports it, and samples
+        can still be forgotten.
         """
         device = self._device or ("cpu" if self.built_numerics().get("kind") == "cpu" else self._best_device())
         fits = not self.config.trained or on_gpu(self.config.dims, self.config.the_recipe())
@@ -137,7 +138,7 @@ class Context:
 
     @property
     def numerics(self) -> Numerics:
-        """The fingerprint that is worked with on that device: this process's, or that of a cluster's nodes."""
+        """The numerics fingerprint of `device`: of this process, or of the nodes of a cluster."""
         device = self.device
         if self.cluster is None:
             return fingerprint(device)
@@ -151,7 +152,7 @@ class Context:
         """The fingerprint that the model was built with; empty before the first training."""
         try:
             return Manifest.load(self.root).fingerprint
-        except DamagedFile:  # `train --rebuild` must be able to mend it
+        except DamagedFile:  # `train --rebuild` must be able to repair it
             return {}
 
     @property
@@ -166,11 +167,11 @@ class Context:
             built = Manifest.load(self.root).fingerprint
             raise FingerprintError(
                 f"the model was built with other numerics: {difference(self.numerics, built)}; "
-                "run `shardgraph train --rebuild` to build all of it anew"
+                "run `shardgraph train --rebuild` to build all of it again"
             )
 
     def choose_executor(self, tasks: Sequence[GroupTask]) -> Executor:
-        """The executor of these tasks, for bytes of these numerics."""
+        """The executor that trains these tasks under `numerics`."""
         if self.cluster is None:
             return choose_executor(tasks, self._workers, self.numerics["kind"], self._gpu_memory)
         from shardgraph.cluster.staging import Staging
@@ -180,7 +181,7 @@ class Context:
         return RayExecutor(self.cluster, self.numerics, storage=storage, gpu_memory=self._gpu_memory)
 
     def _best_device(self) -> str:
-        """The GPU if there is one, here or in a cluster that is not this machine alone."""
+        """The GPU if there is one: in this machine, or in a cluster that has other machines."""
         if self.cluster is None or self.cluster.own:
             return best_device()
         from shardgraph.learn.executors.ray import cluster_device
@@ -189,13 +190,13 @@ class Context:
 
 
 def _join_cluster(address: str | None, workers: int | None) -> "Cluster":
-    from shardgraph.cluster.cluster import Cluster  # only for those who use one
+    from shardgraph.cluster.cluster import Cluster  # imported only where a cluster is used
 
     return Cluster(address, workers)
 
 
 def _open_catalogue(root: Path) -> Catalogue:
     path = root / "catalog.sqlite"
-    if not path.exists():  # SQLite would make an empty one, and everything that is here would count as never seen
-        raise DamagedFile(f"{path} is missing: restore the workspace from a backup, for nothing else says what is here")
+    if not path.exists():  # SQLite would create an empty one, and every sample would count as never seen
+        raise DamagedFile(f"{path} is missing: restore the workspace from a backup; no other file lists its samples")
     return Catalogue(path)

@@ -1,4 +1,4 @@
-"""Migration: a workspace of an earlier layout of the catalogue, brought up to date."""
+"""Migration: updates the catalogue of a workspace that has an earlier layout."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ def pending_migrations(root: Path) -> list[Migration]:
 def migrate_catalogue(root: Path) -> list[Migration]:
     """Apply the pending migrations, and return them; an error while another process writes.
 
-    Opening a catalogue applies its migrations, so this looks at the closed file first.
+    Opening a catalogue applies its migrations, so they are listed from the closed file first.
     """
     if not pending_migrations(root):
         return []

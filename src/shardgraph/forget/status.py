@@ -1,4 +1,4 @@
-"""The status of a workspace: what is here, what is served and what waits."""
+"""The status of a workspace: what it holds, what is served and what waits."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from shardgraph.storage.tables import erasures, inventory
 
 
 def status(context: Context) -> dict[str, Any]:
-    """Figures for a person or a script; it names no sample."""
+    """The status as a plain dict; it names no sample."""
     catalogue, config, root = context.catalogue, context.config, context.root
     manifest = Manifest.load(root)
     waiting = inventory.count_waiting(catalogue)

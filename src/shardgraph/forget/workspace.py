@@ -1,4 +1,4 @@
-"""Workspace: a folder that learns, predicts, forgets exactly, and can prove it. The front of the room."""
+"""Workspace: a folder that learns, predicts, forgets exactly, and can prove it."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -47,17 +47,17 @@ if TYPE_CHECKING:
 
 
 class Workspace:
-    """An open workspace. Reading needs nothing; writing takes the workspace's lock for as long as it lasts.
+    """An open workspace. Reading needs no lock; every writing method takes the write lock while it runs.
 
-    context        the open parts, which everything below shares
-    queue          forget requests: taken, withheld, carried out in batches
+    context        the open parts of the workspace, which all of the following share
+    queue          forget requests: submit them, withhold their samples, carry them out in batches
     consumers      rights over a part of the data, and models of that part
     served         the model that may be served now
-    certificates   what was certified, and the nonces that open its leaves
+    certificates   the certificates, and the nonces that open their leaves
     sources        who gave the data, on what terms
-    views          what is here, for those who look: the graph, one shard, counts
+    views          read access for display: the graph, one shard, counts
 
-    `resume` finishes a forget that a crash interrupted, as every command does first.
+    `resume` finishes erasures that a crash interrupted; every command calls it first.
     """
 
     def __init__(self, path: str | Path, **options: Any) -> None:
@@ -70,7 +70,7 @@ class Workspace:
 
     @cached_property
     def queue(self) -> RequestQueue:
-        """Forget requests: taken, withheld, carried out in batches."""
+        """Forget requests: submit them, withhold their samples, carry them out in batches."""
         return RequestQueue(self.context)
 
     @cached_property
@@ -80,17 +80,17 @@ class Workspace:
 
     @cached_property
     def certificates(self) -> Certificates:
-        """What was certified, and the nonces that open its leaves."""
+        """The certificates, and the nonces that open their leaves."""
         return Certificates(self.context)
 
     @cached_property
     def sources(self) -> Sources:
-        """Who gave the data, on what terms, and how much of it may be asked back."""
+        """Who gave the data, on what terms, and the share that is expected to be withdrawn in a year."""
         return Sources(self.context)
 
     @cached_property
     def views(self) -> Views:
-        """What is here, for those who look."""
+        """Read access for display: the graph, one shard, counts."""
         return Views(self.context)
 
     @classmethod
@@ -104,10 +104,12 @@ class Workspace:
         dtype: str = "float16",
         **options: Any,
     ) -> Self:
-        """Make a new workspace; the folder must be new or empty."""
+        """Create a workspace and open it; the folder must be new or empty."""
         root = Path(path)
         if root.exists() and (not root.is_dir() or any(root.iterdir())):
-            raise WorkspaceError(f"{root} is there already and not empty; choose another folder")
+            raise WorkspaceError(
+                f"a new workspace needs a new or empty folder, {root} is a file or not empty; choose another one"
+            )
         if dtype not in ("float16", "float32"):
             raise ConfigError(f"dtype must be float16 or float32, got {dtype!r}")
         if classes is not None:
@@ -126,11 +128,11 @@ class Workspace:
 
     @property
     def config(self) -> Config:
-        """Everything but the samples that the model is a function of."""
+        """Everything that determines the model, except the samples."""
         return self.context.config
 
     def close(self) -> None:
-        """Close the catalogue, and give the lock back if an interruption left it held."""
+        """Close the catalogue, and release the lock if an interruption left it held."""
         self.context.close()
 
     def __enter__(self) -> Self:
@@ -144,7 +146,7 @@ class Workspace:
     def add(self, samples: Samples, *, allow_return: bool = False, only_new: bool = False) -> int:
         """Put samples in the inbox, where they wait for `train`; all of them or, on an error, none.
 
-        `only_new` passes over those that are here already with the same label, source, subject and split.
+        `only_new` skips samples that the workspace holds already with the same label, source, subject and split.
         """
         context = self.context
         with writing(context):
@@ -171,11 +173,12 @@ class Workspace:
         on_bad: OnBad | None = None,
         only_new: OnPresent | None = None,
     ) -> int:
-        """Embed a reader's records and put them in the inbox; killed, the same call goes on where it was.
+        """Embed a reader's records and put them in the inbox; if it is interrupted, the same call continues the work.
 
-        `name` says which input this is. All ids are checked before anything is embedded. What cannot be read is
-        passed to `on_bad` and is an error at the end, unless `skip_bad`. With `only_new`, what is here already with
-        the same label, source, subject and split is passed over, unread, and its number passed to `only_new`.
+        `name` identifies the input. All ids are checked before anything is embedded. A record that cannot be read is
+        passed to `on_bad`; at the end that is an error, unless `skip_bad`. With `only_new`, records that the workspace
+        holds already with the same label, source, subject and split are skipped without reading them, and `only_new` is
+        called with their number.
         """
         with writing(self.context):
             parts = embed_arriving(
@@ -198,9 +201,10 @@ class Workspace:
         budget: "Budget | None" = None,
         rebuild: bool = False,
     ) -> Manifest:
-        """Place what waits in the inbox and build what is missing; the first time, this fixes the configuration.
+        """Place the samples of the inbox in shards and build what is missing; the first call fixes the configuration.
 
-        `privacy` makes edges private; `budget` changes the budget of private edges, which nothing else can later.
+        `privacy` makes edges private. `budget` changes the budget of private edges; there is no other way to change it
+        later.
         """
         context = self.context
         with writing(context):
@@ -233,11 +237,11 @@ class Workspace:
     # Predicting
 
     def model(self, consumer: str | None = None) -> Model:
-        """The model that may be served now, whole in memory; a consumer's, if one is named."""
+        """The model that may be served now, loaded into memory; a consumer's model if one is named."""
         return self.served.model() if consumer is None else self.consumers.model(consumer)
 
     def predict(self, samples: Samples, consumer: str | None = None) -> list[str]:
-        """The predicted class of every sample; by a consumer's model, if one is named."""
+        """The predicted class of every sample, by a consumer's model if one is named."""
         check_dims(samples, self.config)
         return self.model(consumer).predict(samples)
 
@@ -247,10 +251,10 @@ class Workspace:
         return self.model(consumer).scores(samples)
 
     def evaluate(self, consumer: str | None = None) -> dict[str, Any]:
-        """Accuracy on the samples whose split is test: stored, forgettable, never trained on.
+        """Accuracy on the samples whose split is test: they are stored, can be forgotten, and are never trained on.
 
-        A consumer's model is asked about all of them, also those of classes and sources that it may not use.
-        `unknown` are those of classes that the model does not have: it cannot be right about them.
+        A consumer's model is evaluated on all of them, also on those of classes and sources that it may not use.
+        `unknown` counts the samples of classes that the model does not have: it cannot predict them.
         """
         units = [unit for unit in inventory.occupied_units(self.context.catalogue) if unit.startswith("test:")]
         if not units:
@@ -266,23 +270,24 @@ class Workspace:
     # Forgetting
 
     def plan(self, request: ForgetRequest) -> ForgetPlan:
-        """What a forget would rebuild and cost; changes nothing."""
+        """What carrying out a request would rebuild and cost; changes nothing."""
         return plan_forget(self.context.store, self.config, self.context.keys, request)
 
     def twins(self, ids: Iterable[str] | None = None, threshold: float = THRESHOLD) -> list[Twin]:
-        """Samples that hold the same content: all pairs, or the twins of `ids`; exact ones, and near ones by cosine."""
+        """Samples with the same content: all pairs, or the twins of `ids`; exact ones, and near ones by cosine."""
         return find_twins(self.context.store, ids, threshold)
 
     def with_twins(self, request: ForgetRequest, threshold: float = THRESHOLD) -> ForgetRequest:
-        """The request, with the twins of all that it names."""
+        """The request, extended by the twins of all samples that it names."""
         rows = self.plan(request).rows
         others = {twin.other for twin in self.twins([row.id for row in rows], threshold)} - {row.id for row in rows}
         return replace(request, samples=(*request.samples, *sorted(others))) if others else request
 
     def forget(self, order: ForgetRequest | ForgetPlan, *, instant: bool = False) -> Certificate:
-        """Forget, and return the certificate; what was forgotten before gives the certificate of then.
+        """Forget, and return the certificate; for samples that were forgotten before, the certificate of that time.
 
-        While a service runs it is asked, and waited for; it rebuilds what it withdraws.
+        While a service runs, the request goes to its queue, and this waits until the service has carried it out; the
+        service rebuilds what it withdraws, whatever `instant` is.
         """
         request = order if isinstance(order, ForgetRequest) else order.request
         context = self.context
@@ -295,14 +300,14 @@ class Workspace:
             if isinstance(order, ForgetPlan):
                 _check_fresh(order, plan)
             if not plan.rows:
-                context.catalogue.scrub()  # a reader may have kept the log from being emptied then
+                context.catalogue.scrub()  # at that time a reader may have kept the log from being emptied
                 return self.certificates.load(plan.already[-1])
             execute.check_inputs(context, plan, instant=instant)
             context.drop_models()
             return execute.carry_out(context, plan, instant)
 
     def repair(self) -> Certificate | None:
-        """Rebuild the groups that an instant forget withdrew; None if nothing was missing."""
+        """Rebuild the groups that an instant erasure withdrew; None if nothing was missing."""
         with writing(self.context):
             if not self.config.trained:
                 return None
@@ -310,13 +315,13 @@ class Workspace:
             return execute.repair(self.context)
 
     def resume(self) -> list[Certificate]:
-        """Finish the placement and the forgets that a crash interrupted; not while another process writes."""
+        """Finish the placement and the erasures that a crash interrupted; does nothing while another process writes."""
         return recovery.resume(self.context)
 
     def verify(self, *, full: bool = False) -> Verification:
-        """Check certificates, chain and files; with `full`, rebuild everything elsewhere and compare."""
+        """Check certificates, chain and files; with `full`, also rebuild everything in scratch files and compare."""
         context = self.context
-        with writing(context):  # a writer's files would look torn
+        with writing(context):  # files that another process is writing would look damaged
             found = run_checks(context, full=full)
         if not full:
             return found
@@ -328,11 +333,11 @@ class Workspace:
         return Verification((*found.checks, compare_groups(context, take)), full)
 
     def status(self) -> dict[str, Any]:
-        """What is here, what is served and what waits."""
+        """Figures about what the workspace holds, what is served and what waits."""
         return status(self.context)
 
 
 def _check_fresh(order: ForgetPlan, now: ForgetPlan) -> None:
-    """Raise unless a plan says what would be planned now."""
+    """Raise unless a plan made now has the same samples and groups."""
     if (order.rows, order.groups) != (now.rows, now.groups):
         raise WorkspaceError("the plan is stale: the workspace changed since; plan again")

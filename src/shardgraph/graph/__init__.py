@@ -5,8 +5,8 @@ The ideas of the paper in pure Python and NumPy: no torch, no disk, no contents 
     shards        ShardGraph and Group: neighbourhoods, readers, groups, which groups a change affects
     refined       RefinedGraph: the graph over (shard, label)
     topologies    plain functions that make graphs from names
-    placement     Topology: from a sample's id, source and label to its shard; keyed hashes, the balanced split
-    bilevelled    topologies of coarse shards and fine cliques
+    placement     Topology: from a sample's id, source and label to its shard; keyed hashes, the balanced split;
+                  topologies of coarse shards and fine cliques
     sourced       topologies in which a sample's source names its shard
     numbered      topologies over numbered shards
     cost          |M_x|: exact for any graph, and in closed form

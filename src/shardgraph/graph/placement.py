@@ -9,11 +9,11 @@
     ├── RandomDegree      n shards, each learns from d others at random                         random
     └── Complete          n shards, one group                                                   complete
 
+This module holds the base class and the three bilevel topologies; `sourced` and `numbered` hold the others.
+
 Shards are assigned by keyed hashes. The shard of a sample depends on its own id, source and label, on the seed and on
 the declared classes; no count and no other sample enters. A sample that leaves therefore moves no other sample. The one
 exception is the balanced split of a first training, see `balanced`.
-
-The three bilevel topologies: coarse shards by hash (or balanced in the first training), cut into class cliques.
 """
 
 from abc import ABC, abstractmethod
@@ -31,8 +31,10 @@ from shardgraph.graph.shards import ShardGraph, check_names, check_whole
 
 Rule = Callable[[str, str, str], str]
 """(sample id, source, label) -> shard name."""
-
+Namer = Callable[[int, str, str, str], str]
+"""(coarse shard, sample id, source, label) -> shard name."""
 _KINDS: dict[str, type["Topology"]] = {}
+_bilevel = lru_cache(maxsize=4)(topologies.bilevel)  # needed several times in a forget
 
 
 @dataclass(frozen=True)
@@ -97,98 +99,7 @@ class Topology(ABC):
         return _made(_KINDS[kind], {name: v for name, v in value.items() if name != "kind"})
 
 
-def balanced(ids: Sequence[str], sources: Sequence[str], labels: Sequence[str], *, coarse: int, seed: int) -> list[int]:
-    """The coarse shard of every sample in the paper's class-balanced split.
-
-    The samples of each class are sorted by a keyed hash of (source, id) and assigned round robin, starting at a shard
-    that depends on the class, so that small classes do not all go to shard 0. The shard of a sample then depends on the
-    other samples of its class: the assignment is made once, is part of the graph and is kept; "never saw x" means the
-    same assignment without x. Samples that are added later are placed by hash. The order of the input does not matter.
-    """
-    check_columns(ids, sources, labels)
-    _check_unique(ids)
-    check_whole("coarse", coarse, 1)
-    rows: dict[str, list[int]] = defaultdict(list)
-    for row, label in enumerate(labels):
-        rows[label].append(row)
-    found = [0] * len(ids)
-    for label, mine in rows.items():
-        start = keyed_hash(seed, "balanced-start", label)
-        mine.sort(key=lambda i: (keyed_hash(seed, "balanced", sources[i], ids[i]), sources[i], ids[i]))
-        for position, row in enumerate(mine):
-            found[row] = (start + position) % coarse
-    return found
-
-
-def coarse_of(sample_id: str, source: str, *, coarse: int, seed: int) -> int:
-    """The coarse shard of a sample: a number below `coarse`, uniform over samples."""
-    return keyed_hash(seed, "coarse", source, sample_id) % coarse
-
-
-@lru_cache(maxsize=1024)  # holds class names, which are in the configuration anyway, and never a sample
-def assign_classes(seed: int, c: int, fine: int, classes: tuple[str, ...]) -> Mapping[str, int]:
-    """The fine clique of each declared class in coarse shard c: classes are spread evenly, in the order of a hash."""
-    check_names(classes, "class")
-    if len(classes) < fine:
-        raise GraphError(f"fine must be at most the number of classes, got {fine} for {len(classes)} classes")
-    order = sorted(classes, key=lambda label: (keyed_hash(seed, "fine", c, label), label))
-    return MappingProxyType({label: position % fine for position, label in enumerate(order)})
-
-
-def fine_of(label: str, assigned: Mapping[str, int], *, c: int, fine: int, seed: int) -> int:
-    """The fine clique of a label: as assigned, or by the label's hash if it was not declared."""
-    known = assigned.get(label)
-    return keyed_hash(seed, "fine-late", c, label) % fine if known is None else known
-
-
-def check_source(source: str, sample_id: str) -> str:
-    """The source; an error if the sample has none."""
-    if not source:
-        raise GraphError(f"a sample placed by its source must have one, {sample_id!r} has none", [sample_id])
-    return source
-
-
-def check_present(graph: ShardGraph, present: Iterable[str]) -> ShardGraph:
-    """The graph; an error if it lacks a shard that is present."""
-    unknown = sorted(set(present) - set(graph.shards))
-    if unknown:
-        raise GraphError(f"shards present must be in the topology's graph, got {some(unknown)}")
-    return graph
-
-
-def check_columns(ids: Sequence[str], sources: Sequence[str], labels: Sequence[str]) -> None:
-    """Raise GraphError unless there is one source and one label for each id."""
-    lengths = (len(ids), len(sources), len(labels))
-    if len(set(lengths)) > 1:
-        raise GraphError(f"ids, sources and labels must be equally many, got {', '.join(map(str, lengths))}")
-
-
-def _check_unique(ids: Sequence[str]) -> None:
-    twice = sorted(i for i, times in Counter(ids).items() if times > 1)
-    if twice:
-        raise GraphError(f"ids must be unique, got {some(twice)} more than once", twice)
-
-
-def _made(cls: type[Topology], params: dict[str, Any]) -> Topology:
-    odd = sorted(map(str, params.keys() - {f.name for f in fields(cls)}))
-    if odd:
-        raise GraphError(f"topology {cls.kind!r} must be given only its own parameters, got {some(odd)}")
-    lacking = [f.name for f in fields(cls) if f.default is MISSING and f.name not in params]
-    if lacking:
-        raise GraphError(f"topology {cls.kind!r} must be given {some(lacking)}, got only {sorted(params)}")
-    return cls(**params)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, ShardGraph):
-        return value.to_json()
-    return list(value) if isinstance(value, tuple) else value
-
-
-Namer = Callable[[int, str, str, str], str]
-"""(coarse shard, sample id, source, label) -> shard name."""
-
-_bilevel = lru_cache(maxsize=4)(topologies.bilevel)  # needed several times in a forget
+# Bilevel topologies: coarse shards, by hash or balanced in the first training, that are cut into class cliques
 
 
 @dataclass(frozen=True)
@@ -315,3 +226,97 @@ class BySourceBilevel(_AnyBilevel):
             for row, c in zip(mine, balanced(*columns, coarse=self.coarse, seed=seed), strict=True):
                 found[row] = c
         return found
+
+
+# The assignment of samples to coarse shards and fine cliques
+
+
+def balanced(ids: Sequence[str], sources: Sequence[str], labels: Sequence[str], *, coarse: int, seed: int) -> list[int]:
+    """The coarse shard of every sample in the paper's class-balanced split.
+
+    The samples of each class are sorted by a keyed hash of (source, id) and assigned round robin, starting at a shard
+    that depends on the class, so that small classes do not all go to shard 0. The shard of a sample then depends on the
+    other samples of its class: the assignment is made once, is part of the graph and is kept; "never saw x" means the
+    same assignment without x. Samples that are added later are placed by hash. The order of the input does not matter.
+    """
+    check_columns(ids, sources, labels)
+    _check_unique(ids)
+    check_whole("coarse", coarse, 1)
+    rows: dict[str, list[int]] = defaultdict(list)
+    for row, label in enumerate(labels):
+        rows[label].append(row)
+    found = [0] * len(ids)
+    for label, mine in rows.items():
+        start = keyed_hash(seed, "balanced-start", label)
+        mine.sort(key=lambda i: (keyed_hash(seed, "balanced", sources[i], ids[i]), sources[i], ids[i]))
+        for position, row in enumerate(mine):
+            found[row] = (start + position) % coarse
+    return found
+
+
+def coarse_of(sample_id: str, source: str, *, coarse: int, seed: int) -> int:
+    """The coarse shard of a sample: a number below `coarse`, uniform over samples."""
+    return keyed_hash(seed, "coarse", source, sample_id) % coarse
+
+
+@lru_cache(maxsize=1024)  # holds class names, which are in the configuration anyway, and never a sample
+def assign_classes(seed: int, c: int, fine: int, classes: tuple[str, ...]) -> Mapping[str, int]:
+    """The fine clique of each declared class in coarse shard c: classes are spread evenly, in the order of a hash."""
+    check_names(classes, "class")
+    if len(classes) < fine:
+        raise GraphError(f"fine must be at most the number of classes, got {fine} for {len(classes)} classes")
+    order = sorted(classes, key=lambda label: (keyed_hash(seed, "fine", c, label), label))
+    return MappingProxyType({label: position % fine for position, label in enumerate(order)})
+
+
+def fine_of(label: str, assigned: Mapping[str, int], *, c: int, fine: int, seed: int) -> int:
+    """The fine clique of a label: as assigned, or by the label's hash if it was not declared."""
+    known = assigned.get(label)
+    return keyed_hash(seed, "fine-late", c, label) % fine if known is None else known
+
+
+# Checks and helpers
+
+
+def check_source(source: str, sample_id: str) -> str:
+    """The source; an error if the sample has none."""
+    if not source:
+        raise GraphError(f"a sample placed by its source must have one, {sample_id!r} has none", [sample_id])
+    return source
+
+
+def check_present(graph: ShardGraph, present: Iterable[str]) -> ShardGraph:
+    """The graph; an error if it lacks a shard that is present."""
+    unknown = sorted(set(present) - set(graph.shards))
+    if unknown:
+        raise GraphError(f"shards present must be in the topology's graph, got {some(unknown)}")
+    return graph
+
+
+def check_columns(ids: Sequence[str], sources: Sequence[str], labels: Sequence[str]) -> None:
+    """Raise GraphError unless there is one source and one label for each id."""
+    lengths = (len(ids), len(sources), len(labels))
+    if len(set(lengths)) > 1:
+        raise GraphError(f"ids, sources and labels must be equally many, got {', '.join(map(str, lengths))}")
+
+
+def _check_unique(ids: Sequence[str]) -> None:
+    twice = sorted(i for i, times in Counter(ids).items() if times > 1)
+    if twice:
+        raise GraphError(f"ids must be unique, got {some(twice)} more than once", twice)
+
+
+def _made(cls: type[Topology], params: dict[str, Any]) -> Topology:
+    odd = sorted(map(str, params.keys() - {f.name for f in fields(cls)}))
+    if odd:
+        raise GraphError(f"topology {cls.kind!r} must be given only its own parameters, got {some(odd)}")
+    lacking = [f.name for f in fields(cls) if f.default is MISSING and f.name not in params]
+    if lacking:
+        raise GraphError(f"topology {cls.kind!r} must be given {some(lacking)}, got only {sorted(params)}")
+    return cls(**params)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, ShardGraph):
+        return value.to_json()
+    return list(value) if isinstance(value, tuple) else value

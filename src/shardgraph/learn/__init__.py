@@ -4,8 +4,8 @@ Training is a pure function: equal samples, recipe, seed and group name give equ
 
     recipe         Recipe: every choice about training; mixing_weight, the weight of the prototypes
     group          train_group: the training of one group; losses, optimiser and schedule
-    inca           Open-InCA adapters: the frozen attention, forward and backward pass
-    adapters       Adapters: the result of a training, and its bytes; model_digest
+    inca           Adapters: the result of a training, and its bytes; model_digest; the frozen attention of Open-InCA,
+                   forward and backward pass
     prototypes     Prototypes: exact integer sums over samples, by class; random features of tokens
     discriminant   second-order prototypes as a linear classifier; the choice of its shrinkage
     ensemble       Model: all adapters and prototypes together; inference in one forward pass

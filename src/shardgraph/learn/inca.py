@@ -10,9 +10,10 @@ written in closed form. Two facts about the frozen matrices save most of the ari
   v . LN(o Wo) = (o . Wo (v - mean v)) / sqrt(|o|^2 / D - (o . w)^2 + eps), where w is the mean of Wo's columns.
 * With identity matrices, keys and values are one tensor.
 
-Shapes: n samples, B samples of a batch, T tokens (padded), H heads of d dimensions, D = H d, C adapters.
+`Adapters` is the result of training one group; it has one canonical encoding in bytes. `model_digest` is the digest of
+a model.
 
-Adapters: the result of training one group, with one canonical encoding in bytes; and the digest of a model.
+Shapes: n samples, B samples of a batch, T tokens (padded), H heads of d dimensions, D = H d, C adapters.
 """
 
 from collections.abc import Mapping
@@ -28,6 +29,55 @@ from shardgraph.storage.samples import Samples, pack, pack_strings, unpack, unpa
 
 EPS = 1e-5  # of every LayerNorm
 WIDTHS = (16, 32, 64, 128)  # head dimensions that the GPU kernels support
+
+
+# The result of a training
+
+
+@dataclass(frozen=True)
+class Adapters:
+    """The adapters of a group, one per class: a query and a head (inca), or a weight and a bias (linear).
+
+    classes     the labels, sorted
+    first       [C, D] float32   queries, or weights
+    second      [C, D] or [C] float32   heads, or biases
+    samples     the number of samples they were trained on
+    """
+
+    kind: str
+    classes: tuple[str, ...]
+    first: np.ndarray
+    second: np.ndarray
+    samples: int
+
+    def to_bytes(self) -> bytes:
+        """The bytes of a safetensors file; equal values have equal bytes."""
+        names = ("queries", "heads") if self.kind == "inca" else ("weights", "biases")
+        tensors = {names[0]: self.first, names[1]: self.second, "samples": np.array([self.samples], np.int64)}
+        return pack(tensors | pack_strings("classes", self.classes))
+
+    @classmethod
+    def from_bytes(cls, raw: Raw) -> "Adapters":
+        """The value that `to_bytes` wrote."""
+        tensors = unpack(raw)
+        kind = "inca" if "queries" in tensors else "linear"
+        first, second = ("queries", "heads") if kind == "inca" else ("weights", "biases")
+        classes = unpack_strings("classes", tensors)
+        return cls(kind, classes, tensors[first], tensors[second], int(tensors["samples"][0]))
+
+    @property
+    def digest(self) -> str:
+        return digest(self.to_bytes())
+
+
+def model_digest(groups: Mapping[str, str], prototypes: str, classes: tuple[str, ...], weight: float) -> str:
+    """The Merkle root over names and digests of adapters, prototypes, class list and lambda; it holds no secret."""
+    leaves = [digest("group", name, groups[name]) for name in sorted(groups)]
+    rest = [digest("prototypes", prototypes), digest("classes", *classes), digest("lambda", weight.hex())]
+    return merkle_root([*leaves, *rest])
+
+
+# The frozen attention
 
 
 @dataclass(frozen=True)
@@ -111,6 +161,9 @@ def project(samples: Samples, attention: Attention, dtype: torch.dtype = torch.f
         for padded, x in zip(laid, (keys, values), strict=True):
             padded[:, real] = x
     return Keys(laid[0], laid[0] if values is keys else laid[1], bias)
+
+
+# Forward and backward pass
 
 
 @dataclass(frozen=True)
@@ -198,6 +251,9 @@ def _query_gradient(grad: Tensor, q: Tensor, attention: Attention) -> Tensor:
     return result
 
 
+# Random matrices
+
+
 def _xavier(dim: int, rng: np.random.Generator) -> np.ndarray:
     bound = (6 / (2 * dim)) ** 0.5
     return rng.uniform(-bound, bound, size=(dim, dim))
@@ -206,46 +262,3 @@ def _xavier(dim: int, rng: np.random.Generator) -> np.ndarray:
 def _orthogonal(dim: int, rng: np.random.Generator) -> np.ndarray:
     q, r = np.linalg.qr(rng.standard_normal((dim, dim)))
     return q * np.sign(np.diag(r))
-
-
-@dataclass(frozen=True)
-class Adapters:
-    """The adapters of a group, one per class: a query and a head (inca), or a weight and a bias (linear).
-
-    classes     the labels, sorted
-    first       [C, D] float32   queries, or weights
-    second      [C, D] or [C] float32   heads, or biases
-    samples     the number of samples they were trained on
-    """
-
-    kind: str
-    classes: tuple[str, ...]
-    first: np.ndarray
-    second: np.ndarray
-    samples: int
-
-    def to_bytes(self) -> bytes:
-        """The bytes of a safetensors file; equal values have equal bytes."""
-        names = ("queries", "heads") if self.kind == "inca" else ("weights", "biases")
-        tensors = {names[0]: self.first, names[1]: self.second, "samples": np.array([self.samples], np.int64)}
-        return pack(tensors | pack_strings("classes", self.classes))
-
-    @classmethod
-    def from_bytes(cls, raw: Raw) -> "Adapters":
-        """The value that `to_bytes` wrote."""
-        tensors = unpack(raw)
-        kind = "inca" if "queries" in tensors else "linear"
-        first, second = ("queries", "heads") if kind == "inca" else ("weights", "biases")
-        classes = unpack_strings("classes", tensors)
-        return cls(kind, classes, tensors[first], tensors[second], int(tensors["samples"][0]))
-
-    @property
-    def digest(self) -> str:
-        return digest(self.to_bytes())
-
-
-def model_digest(groups: Mapping[str, str], prototypes: str, classes: tuple[str, ...], weight: float) -> str:
-    """The Merkle root over names and digests of adapters, prototypes, class list and lambda; it holds no secret."""
-    leaves = [digest("group", name, groups[name]) for name in sorted(groups)]
-    rest = [digest("prototypes", prototypes), digest("classes", *classes), digest("lambda", weight.hex())]
-    return merkle_root([*leaves, *rest])

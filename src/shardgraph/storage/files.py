@@ -1,11 +1,12 @@
-"""Files of a workspace: written whole or not at all, overwritten before they are given up; one writer at a time.
+"""Files of a workspace: written completely or not at all, overwritten before they are removed; and the write lock.
 
-A new file is written in `scratch/`, synced and renamed into place; the bytes it replaces get a second
-name in `scratch/` first, are overwritten with zeros, synced and unlinked. So whatever a crash leaves
-behind lies in `scratch/`, and `sweep` destroys it. Overwriting is best effort: SSDs and copy-on-write
-file systems may keep old blocks, which is why the documentation asks for an encrypted volume.
+A new file is written in `scratch/`, synced and renamed into place. The file that it replaces first gets a second name
+in `scratch/`; its bytes are then overwritten with zeros, synced and unlinked. Everything that a crash leaves behind is
+therefore in `scratch/`, and `sweep` destroys it. Overwriting is best effort: SSDs and copy-on-write file systems may
+keep old blocks, which is why the documentation asks for an encrypted volume.
 
-The write lock is an operating system's lock that ends with its process, never a pid file that outlives it.
+One process writes at a time. The write lock is a lock of the operating system, which ends with its process; a pid file
+could outlive it.
 """
 
 import contextlib
@@ -25,22 +26,22 @@ import numpy as np
 from shardgraph.digest import Raw, begun
 from shardgraph.errors import DamagedFile, DiskFull, WorkspaceBusy, WorkspaceError
 
-_ZEROS = bytes(1 << 20)
+try:
+    import fcntl
+except ImportError:
+    raise WorkspaceError(
+        "a workspace needs Linux or macOS: this system has no file locks that end with their process (flock); "
+        "on Windows, use the Windows Subsystem for Linux"
+    ) from None
+
+
 PIECE = 1 << 22  # bytes that are read at a time
+PAUSE = 0.05  # seconds between two attempts
+_ZEROS = bytes(1 << 20)
+_T = TypeVar("_T")
 
 
-def scratch_path(root: Path) -> Path:
-    """A fresh path below the workspace's scratch folder."""
-    folder = root / "scratch"
-    folder.mkdir(exist_ok=True)
-    return folder / uuid.uuid4().hex
-
-
-def scratch_file(root: Path) -> Path:
-    """An empty file below the scratch folder, for somebody else to fill while it is there."""
-    path = scratch_path(root)
-    path.touch(exist_ok=False)
-    return path
+# Writing and reading
 
 
 def write_file(root: Path, path: Path, *pieces: Raw, mode: int = 0o644, old: list[Path] | None = None) -> None:
@@ -72,14 +73,27 @@ def adopt(root: Path, new: Path, path: Path, old: list[Path] | None = None) -> N
         destroy(before)
 
 
-@contextlib.contextmanager
-def in_background() -> Iterator[Callable[..., None]]:
-    """Something to leave work to, which a thread does meanwhile; at the end it is done, or its error is raised."""
-    with ThreadPoolExecutor(1) as pool:
-        left: list[Future[object]] = []
-        yield lambda work, *given: left.append(pool.submit(work, *given))
-    for each in left:
-        each.result()
+def read_file(path: Path) -> memoryview:
+    """The bytes of a file that must be there, in memory that NumPy asks for: much of it comes in large pages."""
+    with _opened(path) as file:
+        raw, done = np.empty(os.fstat(file.fileno()).st_size, np.uint8).data, 0
+        while count := file.readinto(raw[done:]):  # one call reads 2 GiB at most
+            done += count
+        return raw[:done]
+
+
+def read_digested(path: Path) -> tuple[memoryview, str]:
+    """The same, and their digest: a thread hashes one piece while the next is read."""
+    with _opened(path) as file, in_background() as later:
+        size, done = os.fstat(file.fileno()).st_size, 0
+        raw, hashed = np.empty(size, np.uint8).data, begun(size)
+        while count := file.readinto(raw[done : done + PIECE]):
+            later(hashed.update, raw[done : done + count])
+            done += count
+    return raw[:done], hashed.hexdigest()
+
+
+# Destroying
 
 
 def destroy(path: Path) -> None:
@@ -121,33 +135,21 @@ def sweep(root: Path) -> None:
                 destroy(path)
 
 
-def read_file(path: Path) -> memoryview:
-    """The bytes of a file that must be there, in memory that NumPy asks for: much of it comes in large pages."""
-    with _opened(path) as file:
-        raw, done = np.empty(os.fstat(file.fileno()).st_size, np.uint8).data, 0
-        while count := file.readinto(raw[done:]):  # one call reads 2 GiB at most
-            done += count
-        return raw[:done]
+# The scratch folder, the disk, and work in the background
 
 
-def read_digested(path: Path) -> tuple[memoryview, str]:
-    """The same, and their digest: a thread hashes one piece while the next is read."""
-    with _opened(path) as file, in_background() as later:
-        size, done = os.fstat(file.fileno()).st_size, 0
-        raw, hashed = np.empty(size, np.uint8).data, begun(size)
-        while count := file.readinto(raw[done : done + PIECE]):
-            later(hashed.update, raw[done : done + count])
-            done += count
-    return raw[:done], hashed.hexdigest()
+def scratch_path(root: Path) -> Path:
+    """A fresh path below the workspace's scratch folder."""
+    folder = root / "scratch"
+    folder.mkdir(exist_ok=True)
+    return folder / uuid.uuid4().hex
 
 
-@contextlib.contextmanager
-def _opened(path: Path) -> Iterator[FileIO]:
-    try:
-        with path.open("rb", buffering=0) as file:
-            yield file
-    except FileNotFoundError:
-        raise DamagedFile(f"{path} is missing; restore it from a backup, or forget what it held") from None
+def scratch_file(root: Path) -> Path:
+    """An empty file below the scratch folder, for somebody else to fill while it is there."""
+    path = scratch_path(root)
+    path.touch(exist_ok=False)
+    return path
 
 
 def check_room(path: Path, wanted: int) -> None:
@@ -171,43 +173,17 @@ def sync_folder(path: Path) -> None:
         os.close(descriptor)
 
 
-def _make_folder(path: Path) -> None:
-    """Make a folder, so that it lasts: a new entry is durable when the folder that holds it is synced."""
-    new = [folder for folder in (path, *path.parents) if not folder.exists()]
-    path.mkdir(parents=True, exist_ok=True)
-    for folder in new:
-        sync_folder(folder.parent)
+@contextlib.contextmanager
+def in_background() -> Iterator[Callable[..., None]]:
+    """Something to leave work to, which a thread does meanwhile; at the end it is done, or its error is raised."""
+    with ThreadPoolExecutor(1) as pool:
+        left: list[Future[object]] = []
+        yield lambda work, *given: left.append(pool.submit(work, *given))
+    for each in left:
+        each.result()
 
 
-def _in_place(root: Path, path: Path) -> bool:
-    """Whether a file of the scratch folder is also a file outside of it."""
-    others = (other for other in root.rglob("*") if other.parent != path.parent and other.is_file())
-    return any(path.samefile(other) for other in others)
-
-
-try:
-    import fcntl
-except ImportError:
-    raise WorkspaceError(
-        "a workspace needs Linux or macOS: this system has no file locks that end with their process (flock); "
-        "on Windows, use the Windows Subsystem for Linux"
-    ) from None
-
-
-PAUSE = 0.05  # seconds between two attempts
-_T = TypeVar("_T")
-
-
-def retry_while_busy(act: Callable[[], _T], seconds: float, *, pause: float = PAUSE) -> _T:
-    """The result of `act`, tried again while it raises `WorkspaceBusy`; after `seconds` the error is raised."""
-    end = time.monotonic() + seconds
-    while True:
-        try:
-            return act()
-        except WorkspaceBusy:
-            if time.monotonic() >= end:
-                raise
-        time.sleep(pause)
+# The write lock
 
 
 class WriteLock:
@@ -251,3 +227,41 @@ class WriteLock:
             raise WorkspaceBusy(
                 f"another process is {self._doing} {self._path.parent}; wait for it to finish, then try again"
             ) from None
+
+
+def retry_while_busy(act: Callable[[], _T], seconds: float, *, pause: float = PAUSE) -> _T:
+    """The result of `act`, tried again while it raises `WorkspaceBusy`; after `seconds` the error is raised."""
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            return act()
+        except WorkspaceBusy:
+            if time.monotonic() >= end:
+                raise
+        time.sleep(pause)
+
+
+# Helpers
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[FileIO]:
+    try:
+        with path.open("rb", buffering=0) as file:
+            yield file
+    except FileNotFoundError:
+        raise DamagedFile(f"{path} is missing; restore it from a backup, or forget what it held") from None
+
+
+def _make_folder(path: Path) -> None:
+    """Make a folder, so that it lasts: a new entry is durable when the folder that holds it is synced."""
+    new = [folder for folder in (path, *path.parents) if not folder.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    for folder in new:
+        sync_folder(folder.parent)
+
+
+def _in_place(root: Path, path: Path) -> bool:
+    """Whether a file of the scratch folder is also a file outside of it."""
+    others = (other for other in root.rglob("*") if other.parent != path.parent and other.is_file())
+    return any(path.samefile(other) for other in others)

@@ -1,22 +1,23 @@
-"""Samples: a batch of embedded samples in columns, the currency between readers, stores and training.
+"""Samples: a batch of embedded samples in columns, and the bytes of a batch in a file.
 
-Shard files: the samples of one shard, in canonical order, as one tensor file.
+Readers, stores and training exchange samples as `Samples`.
+
+**Shard files.** A shard file holds the samples of one shard, in canonical order, as one tensor file:
 
     ids.bytes, ids.ends        the sample ids, sorted as UTF-8 bytes
     table.bytes, table.ends    the labels that occur, sorted
-    labels    [n] int32        each sample's place in the table
-    tokens    [sum t_i, D]     token embeddings laid end to end
+    labels    [n] int32        each sample's index in the table
+    tokens    [sum t_i, D]     the token embeddings, concatenated
     offsets   [n + 1] int64    sample i owns tokens[offsets[i] : offsets[i + 1]]
     features  [n, F] float32   pooled features
 
-The bytes are a function of the samples alone: not of the order in which they came, nor of any that left.
-Sources, subjects and splits stay in the catalogue.
+The bytes depend on the samples alone: not on the order in which they arrived, nor on samples that were removed.
+Sources, subjects and splits are kept in the catalogue.
 
-Tensor files: safetensors with one spelling per content, read without copies.
-
-The format is that of safetensors: 8 bytes of header length (little endian), a JSON header padded with spaces to a
-multiple of 8, the tensors. We write what safetensors writes, sorted by type and name, with no metadata, so that equal
-tensors give equal bytes; ours copies them once, or not at all.
+**Tensor files.** The format is safetensors: 8 bytes of header length (little endian), a JSON header padded with spaces
+to a multiple of 8, then the tensors. `pack` writes what the safetensors library writes, sorted by type and name,
+without metadata, so equal tensors have equal bytes. Writing copies each tensor once, or not at all (`pieces`); reading
+returns views.
 """
 
 import json
@@ -31,67 +32,14 @@ import numpy as np
 from shardgraph.digest import Raw
 from shardgraph.errors import DamagedFile, DuplicateSample, InputError, check_text, some
 
+TRAIN, TEST = "train", "test"
+LARGEST = 2.0**40  # of an embedding's numbers: squares of far larger ones leave float32, and one sample would spoil all
 _TYPES = {"I64": "<i8", "F64": "<f8", "F32": "<f4", "I32": "<i4", "F16": "<f2", "U8": "u1", "BOOL": "?"}
 _NAMES = {np.dtype(code): name for name, code in _TYPES.items()}
 _RANKS = {dtype: rank for rank, dtype in enumerate(_NAMES)}  # the order of types in a file
 
 
-def pack(tensors: Mapping[str, np.ndarray]) -> bytes:
-    """The bytes of a tensor file; a function of names, types, shapes and values alone."""
-    return b"".join(pieces(tensors))
-
-
-def pieces(tensors: Mapping[str, np.ndarray]) -> list[Raw]:
-    """What `pack` joins: the header, and the tensors where they lie."""
-    arrays = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
-    order = sorted(arrays, key=lambda name: (_RANKS[arrays[name].dtype], name))
-    header, end = {}, 0
-    for name in order:
-        array, start, end = arrays[name], end, end + arrays[name].nbytes
-        header[name] = {"dtype": _NAMES[array.dtype], "shape": array.shape, "data_offsets": (start, end)}
-    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
-    text += b" " * (-len(text) % 8)
-    return [len(text).to_bytes(8, "little"), text, *(_flat(arrays[name]) for name in order)]
-
-
-def unpack(raw: Raw | mmap) -> dict[str, np.ndarray]:
-    """The tensors of a file, as views into `raw`."""
-    try:
-        size = int.from_bytes(raw[:8], "little")
-        header = json.loads(bytes(raw[8 : 8 + size]))
-        return {name: _view(raw, 8 + size, entry) for name, entry in header.items() if name != "__metadata__"}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DamagedFile(f"this is no tensor file, or a torn one ({len(raw)} bytes)") from error
-
-
-def pack_strings(name: str, strings: Iterable[str]) -> dict[str, np.ndarray]:
-    """Strings as two tensors: their UTF-8 bytes laid end to end, and where each ends."""
-    encoded = [string.encode() for string in strings]
-    ends = np.cumsum([len(e) for e in encoded], dtype=np.int64)
-    return {f"{name}.bytes": np.frombuffer(b"".join(encoded), np.uint8), f"{name}.ends": ends}
-
-
-def unpack_strings(name: str, tensors: Mapping[str, np.ndarray]) -> tuple[str, ...]:
-    """The strings that `pack_strings` wrote."""
-    raw, ends = tensors[f"{name}.bytes"].tobytes(), tensors[f"{name}.ends"].tolist()
-    return tuple(raw[start:end].decode() for start, end in zip([0, *ends], ends, strict=False))
-
-
-def _flat(array: np.ndarray) -> memoryview:
-    return array.reshape(-1).view(np.uint8).data
-
-
-def _view(raw: Raw | mmap, base: int, entry: Mapping[str, Any]) -> np.ndarray:
-    start, end = entry["data_offsets"]
-    dtype = np.dtype(_TYPES[entry["dtype"]])
-    count = int(np.prod(entry["shape"], dtype=np.int64))
-    if end - start != count * dtype.itemsize or base + end > len(raw):
-        raise ValueError("torn")
-    return np.frombuffer(raw, dtype, count, base + start).reshape(entry["shape"])
-
-
-TRAIN, TEST = "train", "test"
-LARGEST = 2.0**40  # of an embedding's numbers: squares of far larger ones leave float32, and one sample would spoil all
+# A batch of samples
 
 
 @dataclass(frozen=True)
@@ -186,16 +134,6 @@ def from_arrays(
     )
 
 
-def cast(array: np.ndarray, dtype: str, name: str) -> np.ndarray:
-    """The array as `dtype`; a finite number that only fits a wider type is an error, not infinity."""
-    with np.errstate(over="ignore"):
-        found = np.ascontiguousarray(array, dtype=dtype)
-    if not np.isfinite(found).all() and np.isfinite(wide := np.asarray(array, np.float64)).all():
-        most = float(np.abs(wide).max())
-        raise InputError(f"'{name}' must fit {dtype}, got {most:.6g}: scale them, or ask for a wider dtype")
-    return found
-
-
 def concatenate(parts: Iterable[Samples]) -> Samples:
     """All samples of the parts, one after the other."""
     parts = list(parts)
@@ -216,6 +154,16 @@ def concatenate(parts: Iterable[Samples]) -> Samples:
         subjects=join("subjects"),
         splits=join("splits"),
     )
+
+
+def cast(array: np.ndarray, dtype: str, name: str) -> np.ndarray:
+    """The array as `dtype`; a finite number that only fits a wider type is an error, not infinity."""
+    with np.errstate(over="ignore"):
+        found = np.ascontiguousarray(array, dtype=dtype)
+    if not np.isfinite(found).all() and np.isfinite(wide := np.asarray(array, np.float64)).all():
+        most = float(np.abs(wide).max())
+        raise InputError(f"'{name}' must fit {dtype}, got {most:.6g}: scale them, or ask for a wider dtype")
+    return found
 
 
 def check(samples: Samples) -> Samples:
@@ -247,6 +195,15 @@ def check(samples: Samples) -> Samples:
     return samples
 
 
+def _check_shapes(samples: Samples) -> None:
+    if samples.tokens.ndim != 2 or samples.features.ndim != 2:
+        shapes = f"{samples.tokens.shape} and {samples.features.shape}"
+        raise InputError(f"tokens must be [rows, d] and features must be [n, f], got {shapes}")
+    steps, ends = np.diff(samples.offsets), samples.offsets[[0, -1]].tolist()
+    if (steps < 0).any() or ends != [0, len(samples.tokens)]:
+        raise InputError(f"offsets must rise from 0 to the {len(samples.tokens)} rows of tokens, got {ends}")
+
+
 def _huge(samples: Samples) -> list[str]:
     """The samples with numbers that are too large to be squared."""
     both = (samples.tokens, samples.features)
@@ -258,13 +215,7 @@ def _huge(samples: Samples) -> list[str]:
     return [samples.ids[i] for i in sorted(found)]
 
 
-def _check_shapes(samples: Samples) -> None:
-    if samples.tokens.ndim != 2 or samples.features.ndim != 2:
-        shapes = f"{samples.tokens.shape} and {samples.features.shape}"
-        raise InputError(f"tokens must be [rows, d] and features must be [n, f], got {shapes}")
-    steps, ends = np.diff(samples.offsets), samples.offsets[[0, -1]].tolist()
-    if (steps < 0).any() or ends != [0, len(samples.tokens)]:
-        raise InputError(f"offsets must rise from 0 to the {len(samples.tokens)} rows of tokens, got {ends}")
+# The file of a shard
 
 
 def pack_samples(samples: Samples) -> bytes:
@@ -295,3 +246,60 @@ def unpack_samples(raw: Raw | mmap) -> Samples:
         offsets=tensors["offsets"],
         features=tensors["features"],
     )
+
+
+# Tensor files
+
+
+def pack(tensors: Mapping[str, np.ndarray]) -> bytes:
+    """The bytes of a tensor file; a function of names, types, shapes and values alone."""
+    return b"".join(pieces(tensors))
+
+
+def pieces(tensors: Mapping[str, np.ndarray]) -> list[Raw]:
+    """What `pack` joins: the header, and the tensors where they lie."""
+    arrays = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
+    order = sorted(arrays, key=lambda name: (_RANKS[arrays[name].dtype], name))
+    header, end = {}, 0
+    for name in order:
+        array, start, end = arrays[name], end, end + arrays[name].nbytes
+        header[name] = {"dtype": _NAMES[array.dtype], "shape": array.shape, "data_offsets": (start, end)}
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)
+    return [len(text).to_bytes(8, "little"), text, *(_flat(arrays[name]) for name in order)]
+
+
+def unpack(raw: Raw | mmap) -> dict[str, np.ndarray]:
+    """The tensors of a file, as views into `raw`."""
+    try:
+        size = int.from_bytes(raw[:8], "little")
+        header = json.loads(bytes(raw[8 : 8 + size]))
+        return {name: _view(raw, 8 + size, entry) for name, entry in header.items() if name != "__metadata__"}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DamagedFile(f"this is no tensor file, or a torn one ({len(raw)} bytes)") from error
+
+
+def pack_strings(name: str, strings: Iterable[str]) -> dict[str, np.ndarray]:
+    """Strings as two tensors: their UTF-8 bytes laid end to end, and where each ends."""
+    encoded = [string.encode() for string in strings]
+    ends = np.cumsum([len(e) for e in encoded], dtype=np.int64)
+    return {f"{name}.bytes": np.frombuffer(b"".join(encoded), np.uint8), f"{name}.ends": ends}
+
+
+def unpack_strings(name: str, tensors: Mapping[str, np.ndarray]) -> tuple[str, ...]:
+    """The strings that `pack_strings` wrote."""
+    raw, ends = tensors[f"{name}.bytes"].tobytes(), tensors[f"{name}.ends"].tolist()
+    return tuple(raw[start:end].decode() for start, end in zip([0, *ends], ends, strict=False))
+
+
+def _flat(array: np.ndarray) -> memoryview:
+    return array.reshape(-1).view(np.uint8).data
+
+
+def _view(raw: Raw | mmap, base: int, entry: Mapping[str, Any]) -> np.ndarray:
+    start, end = entry["data_offsets"]
+    dtype = np.dtype(_TYPES[entry["dtype"]])
+    count = int(np.prod(entry["shape"], dtype=np.int64))
+    if end - start != count * dtype.itemsize or base + end > len(raw):
+        raise ValueError("torn")
+    return np.frombuffer(raw, dtype, count, base + start).reshape(entry["shape"])

@@ -1,6 +1,5 @@
-"""Build: what should be there, what is, and making the two agree.
+"""Build: which groups should be built, which are built, and training the missing ones.
 
-wanted      the groups that have something to learn, their keys, and whether they are built so
-build       train what is missing, destroy what is not wanted, publish; the prototypes' sums
-manifest    the file that names the served model, and the files of adapters and prototypes
+wanted      the groups to build, their keys, whether they are built; the manifest; files of adapters and prototypes
+build       trains missing groups, destroys unwanted ones, publishes the manifest, updates the prototypes
 """

@@ -1,7 +1,8 @@
-"""Build what is missing and destroy what is no longer wanted: the one act behind train, forget, repair and add.
+"""Build what is missing and destroy what is no longer wanted; train, forget and repair all use this.
 
-`wanted` says what should be there. Like make, with digests instead of timestamps: a group or the prototypes whose key
-stands in the catalogue, with its file, is built; anything else is work. Every step can be repeated and interrupted.
+`wanted` decides what should be built. This works like make, with digests instead of timestamps: a group, or the
+prototypes, is built if the catalogue holds its key and its file exists; everything else is built here. Every step can
+be interrupted and repeated.
 """
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -37,17 +38,17 @@ from shardgraph.storage.store import Store
 from shardgraph.storage.tables import inventory, ledger
 
 PUBLISHING = "publishing"
-"""The event of a model that the manifest is about to name."""
+"""The ledger event of a model that the manifest is about to name."""
 
 SUBTRACTED = "subtracted"
-"""The key of prototypes that were had by subtraction, while files are still to be rewritten."""
+"""The key of prototypes that were computed by subtraction, until the files of samples are rewritten."""
 
 
 def build(context: Context, classes: tuple[str, ...] | None = None) -> Manifest:
-    """Make the built state match the wanted one, and publish it; then bring provisioned rights up to date.
+    """Build everything that is wanted and not built, publish it, then update the provisioned groups of rights.
 
-    Groups that are to be replaced leave the manifest before their files do, so that it never names what is gone.
-    `classes` are those of the prototypes, where the caller has just written them.
+    Groups that will be replaced are removed from the manifest before their files are, so that the manifest never names
+    a file that does not exist. `classes` are those of the prototypes, if the caller has just written them.
     """
     store, config, numerics = context.store, context.config, context.numerics
     wanted = wanted_groups(store, config, numerics)
@@ -57,28 +58,28 @@ def build(context: Context, classes: tuple[str, ...] | None = None) -> Manifest:
     drop_unwanted(store, wanted)
     missing = missing_groups(store, wanted)
     if config.privacy is not None and _begin_releases(store, config, missing):
-        wanted = wanted_groups(store, config, numerics)  # their keys hold new random numbers now
+        wanted = wanted_groups(store, config, numerics)  # their keys hold new random numbers
         missing = missing_groups(store, wanted)
     tasks = tasks_for(store, config, missing, lambda: str(scratch_file(store.root)))
     outputs = {task.name: task.output for task in tasks}
     context.progress("training", 0, len(tasks))
-    with closing(run_tasks(context, tasks)) as results:  # an interruption ends the workers, too
+    with closing(run_tasks(context, tasks)) as results:  # an interruption also ends the workers
         for done, result in enumerate(results, start=1):
             _keep(store, result, wanted[result.name], outputs[result.name])
             context.progress("training", done, len(tasks))
     manifest = publish(context, wanted, numerics, classes)
     if inventory.is_provisioning(store.catalogue):
-        from shardgraph.forget.rights.provision import provision_all  # which runs tasks, as this module does
+        from shardgraph.forget.rights.provision import provision_all  # it imports this module
 
         provision_all(context)
     return manifest
 
 
 def is_published(store: Store, wanted: Mapping[str, Wanted]) -> bool:
-    """Whether all that the manifest names is there, and built as wanted; true before the first training."""
+    """Whether everything that the manifest names is built as wanted; true before the first training."""
     try:
         manifest = Manifest.load(store.root)
-    except DamagedFile:  # `train --rebuild` writes it anew
+    except DamagedFile:  # `train --rebuild` writes it again
         return False
     if not manifest.model_digest:
         return True
@@ -92,7 +93,7 @@ def publish(
 ) -> Manifest:
     """Write the manifest of what is built as wanted, under the numerics it was built with, and return it.
 
-    A group whose samples changed since (a training was interrupted) is not built as wanted, and listed as missing.
+    A group whose samples changed since it was built (a training was interrupted) is listed as missing.
     """
     store = context.store
     built, sums = built_as_wanted(store, wanted), inventory.built_prototypes(store.catalogue)
@@ -116,14 +117,14 @@ def publish(
 
 
 def publishable_models(catalogue: Catalogue) -> list[str]:
-    """The marks of the models that the manifest may name: the last one, and the one before one that was announced."""
+    """The marks of the models that the manifest may name: the last; if that is only announced, also the one before."""
     found = ledger.last_models(catalogue, 2)
     possible = found if found and found[0][0] == PUBLISHING else found[:1]
     return [model for _, model in possible]
 
 
 def drop_unwanted(store: Store, wanted: Mapping[str, Wanted]) -> None:
-    """Destroy the adapters of groups that should not be there."""
+    """Destroy the adapters of groups that are built and not wanted."""
     for name in inventory.built_groups(store.catalogue):
         if name not in wanted:
             destroy_group(store.root, name)
@@ -132,20 +133,20 @@ def drop_unwanted(store: Store, wanted: Mapping[str, Wanted]) -> None:
 
 
 def _announce(context: Context, model: str) -> None:
-    """Record which model is about to be published, so that a crash in between leaves no model without an event."""
+    """Record which model is about to be published, so that after a crash every published model has an event."""
     mark = context.keys.mark(model)
     if [found for _, found in ledger.last_models(context.catalogue, 1)] != [mark]:
         context.record_event(PUBLISHING, {"model": mark})
 
 
 def _begin_releases(store: Store, config: Config, groups: list[Wanted]) -> bool:
-    from shardgraph.forget.privacy.private_edges import begin_releases  # only where there are private edges
+    from shardgraph.forget.privacy.private_edges import begin_releases  # imported only if there are private edges
 
     return begin_releases(store, config, groups)
 
 
 def run_tasks(context: Context, tasks: Sequence[GroupTask]) -> Generator[GroupResult, None, None]:
-    """The results of the tasks as they come; no executor is started for none."""
+    """The results of the tasks, as they finish; without tasks no executor is started."""
     if tasks:
         yield from context.choose_executor(tasks).run(tasks)
 
@@ -160,7 +161,7 @@ def prototypes_key(store: Store, config: Config) -> str:
 
 
 def build_prototypes(context: Context) -> None:
-    """Sum the prototypes anew from the shards, unless they are built."""
+    """Sum the prototypes from the shards, unless they are built."""
     store = context.store
     key, built = prototypes_key(store, context.config), inventory.built_prototypes(store.catalogue)
     if built is None or built.key != key or not prototypes_path(store.root).exists():
@@ -168,7 +169,7 @@ def build_prototypes(context: Context) -> None:
 
 
 def sum_prototypes(context: Context) -> Prototypes:
-    """The prototypes of all training shards, from their files; on the GPU where its numerics are used, bytes alike."""
+    """The prototypes of all training shards, from their files; on the GPU if its numerics are used (equal bytes)."""
     store, recipe = context.store, context.config.the_recipe()
     units = sorted(u for u in inventory.unit_digests(store.catalogue) if u.startswith("shard:"))
 
@@ -182,11 +183,11 @@ def sum_prototypes(context: Context) -> Prototypes:
 
 
 def write_prototypes(store: Store, prototypes: Prototypes, key: str, old: list[Path] | None = None) -> None:
-    """Write the prototypes' file and its row; with `old`, destroying the file before is left to the caller."""
+    """Write the prototypes' file and its row; with `old`, the caller destroys the replaced file."""
     pieces = prototypes.pieces()
-    with store.catalogue.transaction() as transaction:  # until the row follows the file, they are work to do
+    with store.catalogue.transaction() as transaction:  # until the new row is written, they count as not built
         inventory.set_prototypes_key(transaction, "")
-    with ThreadPoolExecutor(1) as thread:  # hashing and writing take as long as each other
+    with ThreadPoolExecutor(1) as thread:  # hashing takes as long as writing
         value = thread.submit(digest_of_pieces, pieces)
         write_file(store.root, prototypes_path(store.root), *pieces, old=old)
     with store.catalogue.transaction() as transaction:
@@ -195,15 +196,15 @@ def write_prototypes(store: Store, prototypes: Prototypes, key: str, old: list[P
 
 
 def confirm_prototypes(store: Store, config: Config) -> None:
-    """Give prototypes that were had by subtraction the key of the files that are there now."""
+    """Give prototypes that were computed by subtraction the key of the current files of samples."""
     with store.catalogue.transaction() as transaction:
         inventory.set_prototypes_key(transaction, prototypes_key(store, config))
 
 
 def _keep(store: Store, result: GroupResult, group: Wanted, output: str) -> None:
-    """Put a trained group in its place; its row follows its file, so a crash between costs one training.
+    """Move a trained group into place, then write its row; a crash in between costs one training.
 
-    What was charged to the adapters that it replaces goes with them, and not before.
+    The charges of the adapters that it replaces are removed in the same transaction, not earlier.
     """
     adopt(store.root, Path(output), group_path(store.root, result.name))
     row = inventory.Built(group.key, result.digest, result.samples, result.adapters)

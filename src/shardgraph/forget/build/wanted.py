@@ -1,11 +1,11 @@
-"""What should be built, what is built, and what is served: the one place that decides it.
+"""What should be built, what is built and what is served: the one module that decides it.
 
-A group's key is a digest of everything that its training is a function of. A group is *built as wanted* if the
-catalogue holds the wanted key; anything else is work. Of what a group uses privately the key holds only a random
-number, new for every build: such a group stays when a private neighbour changes.
+A group's key is a digest of everything that its training depends on. A group is *built as wanted* if the catalogue
+holds the wanted key; every other wanted group must be trained. Of the data that a group uses privately the key holds
+only a random number, new for every build: such a group stays when a private neighbour changes.
 
-The manifest names what is served. It is a small file, replaced atomically, and a function of what is retained. A group
-that is wanted and not built (it was withdrawn, or training was interrupted) is listed as missing.
+The manifest names what is served. It is a small file, replaced atomically, and depends on the retained data alone. A
+group that is wanted and not built (it was withdrawn, or training was interrupted) is listed as missing.
 """
 
 import json
@@ -26,83 +26,16 @@ from shardgraph.storage.samples import unpack, unpack_strings
 from shardgraph.storage.store import Store, shard_unit
 from shardgraph.storage.tables import inventory
 
-
-@dataclass(frozen=True)
-class Manifest:
-    """The served model by name and digest."""
-
-    model_digest: str = ""
-    groups: dict[str, str] = field(default_factory=dict)
-    prototypes: str = ""
-    weight: float = 1.0
-    classes: tuple[str, ...] = ()
-    missing: tuple[str, ...] = ()
-    fingerprint: dict[str, str] = field(default_factory=dict)
-
-    def save(self, root: Path) -> None:
-        """Replace manifest.json, and destroy the old one: it held digests of what is gone."""
-        write_file(root, root / "manifest.json", canonical_json(vars(self)) + b"\n")
-
-    @classmethod
-    def load(cls, root: Path) -> "Manifest":
-        """The manifest of a workspace; an empty one before the first training."""
-        path = root / "manifest.json"
-        if not path.exists():
-            return cls()
-        try:
-            value = json.loads(bytes(read_file(path)))
-            return cls(**{**value, "classes": tuple(value["classes"]), "missing": tuple(value["missing"])})
-        except (json.JSONDecodeError, TypeError, KeyError, UnicodeDecodeError) as error:
-            raise DamagedFile(f"{path} is torn or was changed; `shardgraph train --rebuild` writes it anew") from error
-
-
-def group_path(root: Path, name: str) -> Path:
-    """Where a group's adapters lie."""
-    stem = digest("group", name)[:32]
-    return root / f"models/{stem[:2]}/{stem}.safetensors"
-
-
-def prototypes_path(root: Path) -> Path:
-    """Where the prototypes lie."""
-    return root / "prototypes.safetensors"
-
-
-def load_group(root: Path, name: str, expected: str) -> Adapters:
-    """A group's adapters, checked."""
-    return Adapters.from_bytes(_checked(group_path(root, name), expected))
-
-
-def load_prototypes(root: Path, expected: str) -> Prototypes:
-    """The prototypes, checked."""
-    return Prototypes.from_bytes(_checked(prototypes_path(root), expected))
-
-
-def load_classes(root: Path, expected: str) -> tuple[str, ...]:
-    """The classes of the prototypes, checked with all the rest of the file, which is not taken apart."""
-    return unpack_strings("classes", unpack(_checked(prototypes_path(root), expected)))
-
-
-def destroy_group(root: Path, name: str) -> None:
-    """Overwrite and unlink a group's adapters."""
-    destroy_with_folder(group_path(root, name))
-
-
-def _checked(path: Path, expected: str) -> memoryview:
-    if not path.exists():
-        raise DamagedFile(f"{path} is missing; `shardgraph train` builds it anew")
-    raw, value = read_digested(path)
-    if value != expected:
-        raise DamagedFile(f"{path} is torn or was changed; `shardgraph train --rebuild` builds it anew")
-    return raw
-
-
 Labels = Mapping[str, Mapping[str, int]]
-"""How many samples of each label every file holds."""
+"""Unit -> label -> number of samples."""
+
+
+# The groups that should be built
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """A group as it should be: its key, its members' files, and the other files that it uses directly or privately."""
+    """A wanted group: its key, its members' units, and other units that it uses directly or privately."""
 
     name: str
     key: str
@@ -114,30 +47,8 @@ class Wanted:
 
     @property
     def files(self) -> frozenset[str]:
-        """All files that the group learns from, private edges included."""
+        """All units that the group learns from, private edges included."""
         return frozenset((*self.members, *self.others, *self.private))
-
-
-def graph_over(units: Iterable[str], config: Config) -> ShardGraph:
-    """The shard graph, given the files that hold samples."""
-    graph = config.the_topology().graph(u.removeprefix("shard:") for u in units if u.startswith("shard:"))
-    terms = config.the_privacy()
-    return graph.all_private(terms.epsilon) if terms is not None and terms.every else graph
-
-
-def labels_in(shards: Iterable[str], held: Labels) -> set[str]:
-    """The labels that occur in some shards."""
-    return {label for unit in map(shard_unit, shards) for label in held.get(unit, ())}
-
-
-def can_learn(own: Collection[str], seen: Collection[str]) -> bool:
-    """Whether a group has something to learn: labels of its own, and a second one in its neighbourhood to compare."""
-    return bool(own) and len(seen) > 1
-
-
-def group_learns(group: Group, held: Labels) -> bool:
-    """`can_learn`, for a group and the files as they are; where it is false, prototypes answer."""
-    return can_learn(labels_in(group.members, held), labels_in(group.neighbourhood + group.private, held))
 
 
 def wanted_groups(
@@ -148,7 +59,7 @@ def wanted_groups(
 ) -> dict[str, Wanted]:
     """Every group that has something to learn, with its key under these numerics.
 
-    With `held`, the labels and digests of some files, as if there were nothing else.
+    With `held`, the labels and digests of some units: the groups as if the workspace held nothing else.
     """
     labels, digests = held or (inventory.unit_labels(store.catalogue), inventory.unit_digests(store.catalogue))
     base = digest(config.basis, fingerprint_digest(numerics))
@@ -170,13 +81,6 @@ def wanted_groups(
     return wanted
 
 
-def _build_numbers(store: Store) -> Mapping[str, str]:
-    """The random number of every group's last build that used other shards privately."""
-    from shardgraph.forget.privacy.charges import load_charges  # only where there are private edges
-
-    return load_charges(store.catalogue).numbers
-
-
 def built_as_wanted(store: Store, wanted: Mapping[str, Wanted]) -> dict[str, inventory.Built]:
     """The groups whose row in the catalogue has the wanted key."""
     rows = inventory.built_groups(store.catalogue)
@@ -184,13 +88,13 @@ def built_as_wanted(store: Store, wanted: Mapping[str, Wanted]) -> dict[str, inv
 
 
 def missing_groups(store: Store, wanted: Mapping[str, Wanted]) -> list[Wanted]:
-    """The wanted groups that must be trained: not built as wanted, or their file is gone."""
+    """The wanted groups that must be trained: they are not built as wanted, or their file is missing."""
     built = built_as_wanted(store, wanted)
     return [group for name, group in wanted.items() if name not in built or not group_path(store.root, name).exists()]
 
 
 def tasks_for(store: Store, config: Config, groups: Iterable[Wanted], output: Callable[[], str]) -> list[GroupTask]:
-    """The tasks that build groups, each at a path that `output` gives."""
+    """The tasks that build groups, each at a path that `output` returns."""
     digests, recipe, terms = (
         inventory.unit_digests(store.catalogue),
         config.the_recipe().to_json(),
@@ -207,3 +111,107 @@ def tasks_for(store: Store, config: Config, groups: Iterable[Wanted], output: Ca
         return GroupTask(group.name, *units, recipe, config.seed, output(), files(group.private), how)
 
     return [task(group) for group in groups]
+
+
+def graph_over(units: Iterable[str], config: Config) -> ShardGraph:
+    """The shard graph, given the units that hold samples."""
+    graph = config.the_topology().graph(u.removeprefix("shard:") for u in units if u.startswith("shard:"))
+    terms = config.the_privacy()
+    return graph.all_private(terms.epsilon) if terms is not None and terms.every else graph
+
+
+def group_learns(group: Group, held: Labels) -> bool:
+    """`can_learn`, for a group and the current units; if false, only prototypes predict its labels."""
+    return can_learn(labels_in(group.members, held), labels_in(group.neighbourhood + group.private, held))
+
+
+def can_learn(own: Collection[str], seen: Collection[str]) -> bool:
+    """Whether a group has something to learn: it has labels of its own, and its neighbourhood has at least two."""
+    return bool(own) and len(seen) > 1
+
+
+def labels_in(shards: Iterable[str], held: Labels) -> set[str]:
+    """The labels that occur in these shards."""
+    return {label for unit in map(shard_unit, shards) for label in held.get(unit, ())}
+
+
+def _build_numbers(store: Store) -> Mapping[str, str]:
+    """The random number of the last build of every group that uses other shards privately."""
+    from shardgraph.forget.privacy.charges import load_charges  # imported only if there are private edges
+
+    return load_charges(store.catalogue).numbers
+
+
+# The served model
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The served model by name and digest."""
+
+    model_digest: str = ""
+    groups: dict[str, str] = field(default_factory=dict)
+    prototypes: str = ""
+    weight: float = 1.0
+    classes: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    fingerprint: dict[str, str] = field(default_factory=dict)
+
+    def save(self, root: Path) -> None:
+        """Replace manifest.json, and destroy the old one: it holds digests of what was erased."""
+        write_file(root, root / "manifest.json", canonical_json(vars(self)) + b"\n")
+
+    @classmethod
+    def load(cls, root: Path) -> "Manifest":
+        """The manifest of a workspace; an empty one before the first training."""
+        path = root / "manifest.json"
+        if not path.exists():
+            return cls()
+        try:
+            value = json.loads(bytes(read_file(path)))
+            return cls(**{**value, "classes": tuple(value["classes"]), "missing": tuple(value["missing"])})
+        except (json.JSONDecodeError, TypeError, KeyError, UnicodeDecodeError) as error:
+            raise DamagedFile(f"{path} is torn or was changed; `shardgraph train --rebuild` writes it again") from error
+
+
+# The files of adapters and prototypes
+
+
+def group_path(root: Path, name: str) -> Path:
+    """The path of a group's adapters."""
+    stem = digest("group", name)[:32]
+    return root / f"models/{stem[:2]}/{stem}.safetensors"
+
+
+def prototypes_path(root: Path) -> Path:
+    """The path of the prototypes."""
+    return root / "prototypes.safetensors"
+
+
+def load_group(root: Path, name: str, expected: str) -> Adapters:
+    """A group's adapters, checked against their digest."""
+    return Adapters.from_bytes(_checked(group_path(root, name), expected))
+
+
+def load_prototypes(root: Path, expected: str) -> Prototypes:
+    """The prototypes, checked against their digest."""
+    return Prototypes.from_bytes(_checked(prototypes_path(root), expected))
+
+
+def load_classes(root: Path, expected: str) -> tuple[str, ...]:
+    """The classes of the prototypes; the whole file is checked, and only the classes are parsed."""
+    return unpack_strings("classes", unpack(_checked(prototypes_path(root), expected)))
+
+
+def destroy_group(root: Path, name: str) -> None:
+    """Overwrite and unlink a group's adapters."""
+    destroy_with_folder(group_path(root, name))
+
+
+def _checked(path: Path, expected: str) -> memoryview:
+    if not path.exists():
+        raise DamagedFile(f"{path} is missing; `shardgraph train` builds it again")
+    raw, value = read_digested(path)
+    if value != expected:
+        raise DamagedFile(f"{path} is torn or was changed; `shardgraph train --rebuild` builds it again")
+    return raw

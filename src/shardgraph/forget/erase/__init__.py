@@ -1,9 +1,7 @@
-"""Erase: from a request to bytes that are gone.
+"""Erase: from a request to the removal of all bytes that it concerns.
 
-request     what should be forgotten
-plan        which samples that means, what would be rebuilt, what it costs; it changes nothing
-execute     carrying a plan out, step by step, each of which can be repeated
-withdraw    taking what saw the samples out of service, and its bytes off the disk
+plan        ForgetRequest and ForgetPlan: which samples a request means, what would be rebuilt, what it costs
+execute     carries out a plan in steps that can be repeated: accept, withdraw, erase, rebuild, close
 recovery    the write lock, and finishing what an interrupted process left
-twins       other samples that hold the same content
+twins       other samples with the same content
 """

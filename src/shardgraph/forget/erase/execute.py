@@ -1,14 +1,13 @@
 """Carrying out an erasure: accept it in one transaction, then finish it from wherever a crash left it.
 
-    accept    the samples' rows move to the journal, the groups that saw them leave the built ones     (one commit)
-    withdraw  prototypes without them, a manifest without those groups: nothing that saw them is served
-    erase     shard files rewritten, old bytes and adapters destroyed
-    rebuild   the missing groups are built and published                     (left to `repair` when instant)
-    close     certificate, marks of what was forgotten, journal emptied, the catalogue's log truncated
+    accept    move the samples' rows to the journal; remove the groups that saw them from the built ones  (one commit)
+    withdraw  write prototypes without the samples and a manifest without those groups: nothing that saw the samples
+              is served
+    erase     rewrite the shard files; destroy the old bytes and the adapters
+    rebuild   build and publish the missing groups                                  (left to `repair` if instant)
+    close     write the certificate and the marks of what was forgotten, empty the journal, truncate the catalogue's log
 
-Every step looks at what is there and can be repeated, so recovery is just running them.
-
-Taking what saw the leaving samples out of service, and its bytes off the disk. Every step can be repeated.
+Every step checks the current state and can be repeated, so recovery runs the same steps again.
 """
 
 import json
@@ -47,7 +46,7 @@ from shardgraph.storage.tables.erasures import Leaving
 
 
 def carry_out(context: Context, plan: ForgetPlan, instant: bool, numbers: Sequence[int] = ()) -> Certificate:
-    """Accept a plan, and finish it. `numbers` are the requests of the queue that it carries out, if any."""
+    """Accept a plan and finish the erasure. `numbers` are the requests of the queue that it carries out, if any."""
     gone = {row.id for row in plan.rows} | {name for _, name in emptied_names(context.store, plan.rows)}
     return finish(context, accept(context, plan, instant, numbers), gone)
 
@@ -55,14 +54,14 @@ def carry_out(context: Context, plan: ForgetPlan, instant: bool, numbers: Sequen
 def check_inputs(context: Context, plan: ForgetPlan, *, instant: bool) -> None:
     """Raise before anything changes if the disk has no room, or a file that will be read is damaged."""
     if last := ledger.last_certificate(context.catalogue):
-        Certificate.load(certificate_path(context.root, last))  # the next one names it
+        Certificate.load(certificate_path(context.root, last))  # the next certificate holds its digest
     units = plan.reads if not instant else {row.unit for row in plan.rows} & set(plan.reads)
-    sizes = [context.store.read(unit).tokens.nbytes for unit in units]  # reading checks its digest
+    sizes = [context.store.read(unit).tokens.nbytes for unit in units]  # reading checks the digest
     check_room(context.root, 3 * max(sizes, default=0) + (1 << 20))
 
 
 def accept(context: Context, plan: ForgetPlan, instant: bool, numbers: Sequence[int] = ()) -> int:
-    """Take a plan's samples out of the desired state, in one transaction; returns the erasure's number."""
+    """Remove a plan's samples from the catalogue, in one transaction; returns the number of the erasure."""
     catalogue, units = context.catalogue, {row.unit for row in plan.rows}
     if inventory.find_by(catalogue, "id", [row.id for row in plan.rows]) != list(plan.rows):
         raise WorkspaceError("the plan is stale: the workspace changed since; plan again")
@@ -90,7 +89,7 @@ def accept(context: Context, plan: ForgetPlan, instant: bool, numbers: Sequence[
             queue.start(transaction, numbers, number)
         counted = {"request": number, "samples": len(plan.rows)} | cost | _counted(len(provisioned))
         ledger.add_event(transaction, "accepted", counted | _charge(context, transaction, plan), context.now())
-        if not numbers and (context.root / LOG_POINTER).exists():  # requests of the queue were logged when they came
+        if not numbers and (context.root / LOG_POINTER).exists():  # the queue logs its requests when it takes them
             from shardgraph.forget.proof import erasure_log
 
             erasure_log.append(context, transaction, [row.id for row in plan.rows])
@@ -100,24 +99,24 @@ def accept(context: Context, plan: ForgetPlan, instant: bool, numbers: Sequence[
 def finish(
     context: Context, number: int, gone: Collection[str] | None = None, *, recovering: bool = False
 ) -> Certificate:
-    """Do what is left of an accepted erasure; the certificate is written when it is true.
+    """Do the remaining steps of an accepted erasure, and write its certificate when its content is true.
 
-    `gone` are the names that leave the catalogue, if they are known: after a crash they are not. Should training fail
-    once more while `recovering`, the erasure ends as an instant one, for others wait: what it was about is erased, and
-    nothing that saw it is served. `repair` builds the rest, or says what is in its way.
+    `gone` are the names that leave the catalogue, if they are known; after a crash they are not. If training fails
+    again while `recovering`, the erasure ends as an instant one, so that other requests need not wait: its samples are
+    erased, and nothing that saw them is served. `repair` builds the missing groups, or reports why it cannot.
     """
     erasure = erasures.find_erasure(context.catalogue, number)
     assert erasure is not None
     before = json.loads(erasure.opening)
     leaving = erasures.leaving(context.catalogue, number)
     old: list[Path] = []
-    lacking = "the numerics are others, `shardgraph train --rebuild` builds all anew"
+    lacking = "the numerics differ, `shardgraph train --rebuild` builds everything again"
     classes = withdraw(context, leaving, old) if context.config.trained else None
     _enter(context, number, erasures.ERASING)
     erase(context.store, sorted({sample.unit for sample in leaving}), before["groups"])
     if classes is not None:
         confirm_prototypes(context.store, context.config)
-    with in_background() as later:  # training waits for no disk
+    with in_background() as later:  # training does not wait for the disk
         for path in old:
             later(destroy, path)
         if context.config.trained and not erasure.instant and context.same_numerics:
@@ -133,7 +132,7 @@ def finish(
 
 
 def repair(context: Context) -> Certificate | None:
-    """Build the groups that were withdrawn; a certificate says so, unless nothing was missing."""
+    """Build the groups that were withdrawn, and certify it; None if nothing was missing."""
     if not erasures.any_erasure_in(context.catalogue, erasures.INSTANT) and not Manifest.load(context.root).missing:
         return None
     manifest = build(context)
@@ -148,44 +147,103 @@ def repair(context: Context) -> Certificate | None:
     return certificate
 
 
+# Steps of `finish`: take out of service, and remove from the disk
+
+
+def withdraw(context: Context, leaving: Sequence[Leaving], old: list[Path]) -> tuple[str, ...] | None:
+    """Take everything that saw the samples out of service; returns the remaining classes, if subtraction sufficed.
+
+    If the prototypes cannot be computed by subtraction, they are summed again, and this returns None. The path of the
+    replaced prototypes, which are large, is added to `old`; the caller destroys them.
+    """
+    store, config = context.store, context.config
+    rest = _prototypes_without(context, [sample for sample in leaving if sample.split == TRAIN])
+    if rest is not None:
+        write_prototypes(store, rest, SUBTRACTED, old)
+    else:
+        store.remove(sorted({sample.unit for sample in leaving}))
+        build_prototypes(context)
+    numerics = Manifest.load(store.root).fingerprint or context.numerics
+    wanted = wanted_groups(store, config, numerics)
+    classes = rest.classes if rest else None
+    publish(context, wanted, numerics, classes)
+    drop_unwanted(store, wanted)  # a group may have had another name when it saw the samples
+    return classes
+
+
+def erase(store: Store, units: Sequence[str], groups: Sequence[str]) -> None:
+    """Rewrite these units without the erased samples, and destroy the adapters of these groups."""
+    store.remove(units)
+    store.drop_empty_inbox()
+    if (store.root / PROVISIONED).is_dir():
+        destroy_strays(store)
+    built = inventory.built_groups(store.catalogue)
+    for name in groups:
+        if name not in built:
+            destroy_group(store.root, name)
+
+
+def _prototypes_without(context: Context, leaving: Sequence[Leaving]) -> Prototypes | None:
+    """The prototypes minus the leaving samples; None if a crash left nothing to subtract from."""
+    store = context.store
+    row = inventory.built_prototypes(store.catalogue)
+    if row is None or row.key != prototypes_key(store, context.config):
+        return None
+    try:
+        return load_prototypes(store.root, row.digest).without(_leaving_samples(store, leaving), reuse=True)
+    except DamagedFile:
+        return None
+
+
+def _leaving_samples(store: Store, leaving: Sequence[Leaving]) -> Iterator[Samples]:
+    """The leaving samples that the prototypes include, unit by unit."""
+    for unit in sorted({sample.unit for sample in leaving if sample.unit.startswith("shard:")}):
+        samples = store.read(unit, settled=True)  # the samples that are subtracted must be those that were added
+        gone = {sample.id for sample in leaving if sample.unit == unit}
+        yield samples.take([i for i, sample in enumerate(samples.ids) if sample in gone])
+
+
+# Steps of `finish`: rebuild, verify, close
+
+
+def _enter(context: Context, number: int, state: str) -> None:
+    with context.catalogue.transaction() as transaction:
+        erasures.set_erasure_state(transaction, number, state)
+        if erasures.carries_requests(context.catalogue, number):
+            queue.follow(transaction, number, state)
+
+
 def _rebuild(context: Context, classes: tuple[str, ...] | None, recovering: bool) -> str:
-    """Build what is missing; while recovering, why that could not be."""
+    """Build what is missing; returns "", or while recovering the reason why it failed."""
     try:
         build(context, classes)
     except Exception as error:
         if not recovering:
             raise
-        return f"{queue.failure_reason(error)}; then `shardgraph repair`"
+        return f"{queue.failure_reason(error)}; then run `shardgraph repair`"
     return ""
 
 
-def _charge(context: Context, transaction: Transaction, plan: ForgetPlan) -> dict[str, Any]:
-    """Charge the groups that used the samples privately and stay, in the transaction that accepts the erasure."""
-    if context.config.privacy is None or plan.spending is None:
-        return {}
-    from shardgraph.forget.privacy.charges import charge_removal
-
-    charge_removal(context.catalogue, transaction, plan.groups, plan.charges)
-    return {"spending": plan.spending.to_json()}
-
-
-def _opening(context: Context, plan: ForgetPlan) -> dict[str, Any]:
-    """What the certificate will say of the state before, said in HMACs now while it can be read."""
-    digests, mark = inventory.unit_digests(context.catalogue), context.keys.mark
-    inputs = [part for unit in sorted({row.unit for row in plan.rows}) for part in (unit, digests[unit])]
-    return {
-        "groups": list(plan.groups),
-        "asked": sorted(mark(kind, name) for kind, name in plan.request.selectors()),
-        "emptied": sorted(mark(kind, name) for kind, name in emptied_names(context.store, plan.rows)),
-        "inputs": mark("inputs", *inputs),
-        "before": mark("model", Manifest.load(context.root).model_digest),
-    }
+def _verify(context: Context, number: int, units: set[str]) -> None:
+    """Verify an erasure that carries requests of the queue; if a check fails, its requests fail and others go on."""
+    if not erasures.carries_requests(context.catalogue, number):
+        return
+    problem = find_problems(context, units)
+    with context.catalogue.transaction() as transaction:
+        if problem:
+            erasures.set_erasure_state(transaction, number, erasures.UNVERIFIED)
+            reason = "erased, but not verified: `shardgraph verify` says what is wrong"  # it must name nothing
+            queue.fail(transaction, requests.requests_of_erasure(context.catalogue, number), reason)
+        else:
+            queue.follow(transaction, number, requests.VERIFIED)
+    if problem:
+        raise VerificationError(f"erasure {number} is carried out, but not verified: {problem}")
 
 
 def _close(
     context: Context, number: int, before: dict[str, Any], manifest: Manifest, ids: list[str], lacking: str
 ) -> Certificate:
-    """Certificate first, then, in one transaction, the end of the erasure and of its journal."""
+    """Write the certificate; then, in one transaction, finish the erasure and empty its journal."""
     whole, keys = not manifest.missing, context.keys
     issued = ledger.last_certificate(context.catalogue) + 1
     leaves = tuple(sorted(certificate_leaf(keys.nonce(issued, sample), sample) for sample in ids))
@@ -200,11 +258,37 @@ def _close(
         finished = context.now().isoformat()
         erasures.finish_erasure(transaction, number, state, finished=finished, certificate=issued, marks=marks)
         if erasures.carries_requests(context.catalogue, number):
-            lacks = "" if whole else lacking or "`shardgraph repair` does it"
+            lacks = "" if whole else lacking or "run `shardgraph repair`"
             queue.close(transaction, number, issued, lacking=lacks)
         detail = {"request": number, "certificate": issued, "model": keys.mark(manifest.model_digest)}
         ledger.add_event(transaction, state, detail, context.now())
     return certificate
+
+
+# The content of journal, certificate and ledger
+
+
+def _opening(context: Context, plan: ForgetPlan) -> dict[str, Any]:
+    """HMACs of the state before the erasure, for the certificate; computed while the data can still be read."""
+    digests, mark = inventory.unit_digests(context.catalogue), context.keys.mark
+    inputs = [part for unit in sorted({row.unit for row in plan.rows}) for part in (unit, digests[unit])]
+    return {
+        "groups": list(plan.groups),
+        "asked": sorted(mark(kind, name) for kind, name in plan.request.selectors()),
+        "emptied": sorted(mark(kind, name) for kind, name in emptied_names(context.store, plan.rows)),
+        "inputs": mark("inputs", *inputs),
+        "before": mark("model", Manifest.load(context.root).model_digest),
+    }
+
+
+def _charge(context: Context, transaction: Transaction, plan: ForgetPlan) -> dict[str, Any]:
+    """Charge the groups that used the samples privately and are kept, in the transaction that accepts the erasure."""
+    if context.config.privacy is None or plan.spending is None:
+        return {}
+    from shardgraph.forget.privacy.charges import charge_removal
+
+    charge_removal(context.catalogue, transaction, plan.groups, plan.charges)
+    return {"spending": plan.spending.to_json()}
 
 
 def _draft(context: Context, number: int, event: str, manifest: Manifest, **facts: object) -> dict[str, Any]:
@@ -225,7 +309,7 @@ def _draft(context: Context, number: int, event: str, manifest: Manifest, **fact
 
 
 def _guarantee(context: Context, manifest: Manifest) -> dict[str, Any]:
-    """Which guarantee holds: exact, withdrawn, or (alpha, beta) where served groups have private edges."""
+    """The guarantee that holds: exact, withdrawn, or (alpha, beta) if served groups have private edges."""
     if context.config.privacy is None:
         return {"guarantee": WITHDRAWN if manifest.missing else EXACT}
     from shardgraph.forget.privacy.guarantee import state_guarantee
@@ -234,80 +318,5 @@ def _guarantee(context: Context, manifest: Manifest) -> dict[str, Any]:
 
 
 def _counted(provisioned: int) -> dict[str, int]:
-    """How many provisioned groups an erasure reached, where it reached any."""
+    """The number of provisioned groups that an erasure affected, as a key; no key if there are none."""
     return {"provisioned": provisioned} if provisioned else {}
-
-
-def _enter(context: Context, number: int, state: str) -> None:
-    with context.catalogue.transaction() as transaction:
-        erasures.set_erasure_state(transaction, number, state)
-        if erasures.carries_requests(context.catalogue, number):
-            queue.follow(transaction, number, state)
-
-
-def _verify(context: Context, number: int, units: set[str]) -> None:
-    """Verify what came through the queue; if something is wrong its requests fail, and nothing else waits for them."""
-    if not erasures.carries_requests(context.catalogue, number):
-        return
-    problem = find_problems(context, units)
-    with context.catalogue.transaction() as transaction:
-        if problem:
-            erasures.set_erasure_state(transaction, number, erasures.UNVERIFIED)
-            reason = "erased, but not verified: `shardgraph verify` says what is wrong"  # and names what is
-            queue.fail(transaction, requests.requests_of_erasure(context.catalogue, number), reason)
-        else:
-            queue.follow(transaction, number, requests.VERIFIED)
-    if problem:
-        raise VerificationError(f"request {number} is erased, but not verified: {problem}")
-
-
-def withdraw(context: Context, leaving: Sequence[Leaving], old: list[Path]) -> tuple[str, ...] | None:
-    """Take what saw the data out of service; the classes left, if the prototypes could be had by subtraction.
-
-    Destroying the prototypes before, which are large, is left to who reads `old`.
-    """
-    store, config = context.store, context.config
-    rest = _prototypes_without(context, [sample for sample in leaving if sample.split == TRAIN])
-    if rest is not None:
-        write_prototypes(store, rest, SUBTRACTED, old)
-    else:
-        store.remove(sorted({sample.unit for sample in leaving}))
-        build_prototypes(context)
-    numerics = Manifest.load(store.root).fingerprint or context.numerics
-    wanted = wanted_groups(store, config, numerics)
-    classes = rest.classes if rest else None
-    publish(context, wanted, numerics, classes)
-    drop_unwanted(store, wanted)  # a group may have had another name when it saw them
-    return classes
-
-
-def erase(store: Store, units: Sequence[str], groups: Sequence[str]) -> None:
-    """Rewrite the files of samples, and destroy the adapters that saw what left."""
-    store.remove(units)
-    store.drop_empty_inbox()
-    if (store.root / PROVISIONED).is_dir():
-        destroy_strays(store)
-    built = inventory.built_groups(store.catalogue)
-    for name in groups:
-        if name not in built:
-            destroy_group(store.root, name)
-
-
-def _prototypes_without(context: Context, leaving: Sequence[Leaving]) -> Prototypes | None:
-    """The prototypes minus the leaving samples; None where a crash left too little to subtract from."""
-    store = context.store
-    row = inventory.built_prototypes(store.catalogue)
-    if row is None or row.key != prototypes_key(store, context.config):
-        return None
-    try:
-        return load_prototypes(store.root, row.digest).without(_leaving_samples(store, leaving), reuse=True)
-    except DamagedFile:
-        return None
-
-
-def _leaving_samples(store: Store, leaving: Sequence[Leaving]) -> Iterator[Samples]:
-    """The leaving samples that the prototypes count, file by file."""
-    for unit in sorted({sample.unit for sample in leaving if sample.unit.startswith("shard:")}):
-        samples = store.read(unit, settled=True)  # what is subtracted must be what was added
-        gone = {sample.id for sample in leaving if sample.unit == unit}
-        yield samples.take([i for i, sample in enumerate(samples.ids) if sample in gone])

@@ -1,6 +1,6 @@
-"""A request to forget, and its plan: which samples it means, what would be rebuilt and what that costs.
+"""A request to forget, and its plan: which samples the request means, what would be rebuilt and what that costs.
 
-Planning reads, and changes nothing.
+Planning only reads; it changes nothing.
 """
 
 from collections import Counter
@@ -29,13 +29,23 @@ KINDS: dict[str, Column] = {
     "sources": "source",
     "subjects": "subject",
     "labels": "label",
-}  # to catalogue columns
+}  # kind of name -> column of the catalogue
 NAMED = ("samples", "sources", "subjects", "shards", "labels")
+EMPTIED: tuple[tuple[str, Column], ...] = (
+    ("sources", "source"),
+    ("subjects", "subject"),
+    ("labels", "label"),
+    ("shards", "unit"),
+)
+Held = Mapping[str, Counter[str]]  # unit -> label -> number of samples
+
+
+# The request
 
 
 @dataclass(frozen=True)
 class ForgetRequest:
-    """What should be forgotten: samples, and all samples of sources, subjects, shards or labels."""
+    """What a person asks to forget: samples, and all samples of sources, subjects, shards or labels."""
 
     samples: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
@@ -54,7 +64,7 @@ class ForgetRequest:
             check_text((self.reason,), "the reason of a request")
 
     def selectors(self) -> list[tuple[str, str]]:
-        """Every (kind, name) that was asked for, once each."""
+        """Every (kind, name) of the request, once each, sorted."""
         return sorted({(kind, name) for kind in NAMED for name in getattr(self, kind)})
 
     def named(self) -> list[tuple[str, tuple[str, ...]]]:
@@ -67,47 +77,34 @@ class ForgetRequest:
 
 
 def _is_text(words: str) -> bool:
-    """Whether words can be written as UTF-8, which half of a surrogate pair cannot."""
+    """Whether the string can be encoded as UTF-8; half of a surrogate pair cannot."""
     return not any("\ud800" <= letter <= "\udfff" for letter in words)
 
 
-def forgotten_before(catalogue: Catalogue, keys: Keys, named: Iterable[tuple[str, str]]) -> dict[tuple[str, str], int]:
-    """Those of the (kind, name) pairs that were forgotten before, with the certificate that says so."""
-    marks = {keys.mark(kind, name): (kind, name) for kind, name in named}
-    found = erasures.certificates_of(catalogue, list(marks))
-    return {marks[mark]: found[mark] for mark in marks if mark in found}
-
-
-EMPTIED: tuple[tuple[str, Column], ...] = (
-    ("sources", "source"),
-    ("subjects", "subject"),
-    ("labels", "label"),
-    ("shards", "unit"),
-)
-Held = Mapping[str, Counter[str]]  # how many samples of each label every file holds
+# The plan
 
 
 @dataclass(frozen=True)
 class ForgetPlan:
-    """Orders for a forget. `rows` leave; `groups` learned from them: withdrawn, then rebuilt if anything is left."""
+    """What an erasure does: `rows` are erased; `groups`, which learned from them, are withdrawn and then rebuilt."""
 
     request: ForgetRequest
     rows: tuple[Row, ...]
     groups: tuple[str, ...]
-    vanishing: tuple[str, ...]  # groups with nothing left to learn
-    adapters: int  # to rebuild
+    vanishing: tuple[str, ...]  # those of the groups with nothing left to learn, which are not rebuilt
+    adapters: int  # that are rebuilt
     revisited: int  # samples that the rebuilding reads
     share: float  # of the samples that a full retraining reads
     classes: tuple[str, ...]  # classes that disappear
     sources: tuple[str, ...]  # sources that disappear
-    gone: tuple[tuple[str, str], ...]  # what was named, and forgotten before
-    already: tuple[int, ...]  # the certificates of that
-    reads: tuple[str, ...]  # files of samples that are read: those rewritten, and those of the groups rebuilt
-    charges: "tuple[Charge, ...]" = ()  # to groups that used the rows privately, and stay
-    spending: "Spending | None" = None  # what that costs; None without private edges
+    gone: tuple[tuple[str, str], ...]  # names of the request that were forgotten before
+    already: tuple[int, ...]  # the certificates of those names
+    reads: tuple[str, ...]  # units that are read: those rewritten, and those of the groups rebuilt
+    charges: "tuple[Charge, ...]" = ()  # of groups that used the rows privately and are kept
+    spending: "Spending | None" = None  # what the charges cost; None without private edges
 
     def to_json(self) -> dict[str, Any]:
-        """The plan's figures, for a person or a script."""
+        """The plan's figures as a plain dict."""
         return {
             "samples": len(self.rows),
             "groups_to_rebuild": len(self.groups) - len(self.vanishing),
@@ -122,7 +119,7 @@ class ForgetPlan:
 
 
 def plan_forget(store: Store, config: Config, keys: Keys, request: ForgetRequest) -> ForgetPlan:
-    """What `request` would do; an error if it names something that was never here."""
+    """The plan of `request`; an error if it names something that the workspace never held."""
     rows, before = select_rows(store, keys, request)
     held = {unit: Counter(labels) for unit, labels in inventory.unit_labels(store.catalogue).items()}
     left = _left(held, rows)
@@ -150,24 +147,15 @@ def plan_forget(store: Store, config: Config, keys: Keys, request: ForgetRequest
     )
 
 
-def emptied_names(store: Store, rows: tuple[Row, ...]) -> list[tuple[str, str]]:
-    """Every (kind, name) of a source, subject, label or shard that loses its last sample with these rows."""
-    found = []
-    for kind, column in EMPTIED:
-        leaving = Counter(getattr(row, column) for row in rows)
-        asked = sorted(value for value in leaving if value and (kind != "shards" or value.startswith("shard:")))
-        here = inventory.count_by(store.catalogue, column, asked)
-        last = [value for value in asked if here.get(value) == leaving[value]]
-        found += [(kind, value.removeprefix("shard:") if kind == "shards" else value) for value in last]
-    return found
+# The samples that a request names
 
 
 def select_rows(store: Store, keys: Keys, request: ForgetRequest) -> tuple[tuple[Row, ...], dict[tuple[str, str], int]]:
-    """The samples that a request means, and the certificates of what it names and was forgotten before."""
+    """The samples that a request means, and the certificates of those of its names that were forgotten before."""
     if not request.selectors():
         raise InputError("a request must name at least one sample, source, subject, shard or label")
     if nameless := [kind for kind, name in request.selectors() if not name]:
-        raise InputError(f"a request must name what it means, got an empty name among its {nameless[0]}")
+        raise InputError(f"a request must not contain an empty name, got one among its {nameless[0]}")
     found: dict[str, Row] = {}
     absent: list[tuple[str, str]] = []
     for kind, named in groupby(request.selectors(), key=itemgetter(0)):
@@ -184,8 +172,30 @@ def select_rows(store: Store, keys: Keys, request: ForgetRequest) -> tuple[tuple
     return tuple(sorted(found.values(), key=lambda row: row.id.encode())), already
 
 
+def forgotten_before(catalogue: Catalogue, keys: Keys, named: Iterable[tuple[str, str]]) -> dict[tuple[str, str], int]:
+    """Those of the (kind, name) pairs that were forgotten before, with the number of the certificate."""
+    marks = {keys.mark(kind, name): (kind, name) for kind, name in named}
+    found = erasures.certificates_of(catalogue, list(marks))
+    return {marks[mark]: found[mark] for mark in marks if mark in found}
+
+
+def emptied_names(store: Store, rows: tuple[Row, ...]) -> list[tuple[str, str]]:
+    """Every (kind, name) of a source, subject, label or shard that has no samples but these rows."""
+    found = []
+    for kind, column in EMPTIED:
+        leaving = Counter(getattr(row, column) for row in rows)
+        asked = sorted(value for value in leaving if value and (kind != "shards" or value.startswith("shard:")))
+        here = inventory.count_by(store.catalogue, column, asked)
+        last = [value for value in asked if here.get(value) == leaving[value]]
+        found += [(kind, value.removeprefix("shard:") if kind == "shards" else value) for value in last]
+    return found
+
+
+# The groups that the removal of samples affects
+
+
 def affected_groups(store: Store, config: Config, rows: tuple[Row, ...]) -> tuple[Group, ...]:
-    """The groups that may not be served without the rows: they could have used them, or have no budget left for it."""
+    """The groups that may not be served once the rows leave: they could have used them, or have no budget left."""
     held = {unit: Counter(labels) for unit, labels in inventory.unit_labels(store.catalogue).items()}
     return _reached(store, config, held, _left(held, rows), rows)[0]
 
@@ -193,7 +203,7 @@ def affected_groups(store: Store, config: Config, rows: tuple[Row, ...]) -> tupl
 def groups_by_request(
     store: Store, config: Config, leaving: Mapping[int, tuple[Row, ...]]
 ) -> dict[int, tuple[Group, ...]]:
-    """The same for the rows of every request, each as if it were the only one; what is held is counted once."""
+    """`affected_groups` for the rows of every request, each as if it were the only one; the units are counted once."""
     held = {unit: Counter(labels) for unit, labels in inventory.unit_labels(store.catalogue).items()}
     graph = graph_over(held, config) if config.trained else None
     return {
@@ -201,19 +211,10 @@ def groups_by_request(
     }
 
 
-def _left(held: Held, rows: tuple[Row, ...]) -> Held:
-    """What is held after the rows have left."""
-    gone: dict[str, Counter[str]] = {}
-    for row in rows:
-        gone.setdefault(row.unit, Counter())[row.label] += 1
-    left = {unit: labels - gone[unit] if unit in gone else labels for unit, labels in held.items()}
-    return {unit: labels for unit, labels in left.items() if labels}
-
-
 def _reached(
     store: Store, config: Config, held: Held, left: Held, rows: tuple[Row, ...], graph: ShardGraph | None = None
 ) -> "tuple[tuple[Group, ...], tuple[Charge, ...], Spending | None]":
-    """The groups that must go when the rows leave, what the others are charged, and what that spends."""
+    """The groups that must be withdrawn when the rows leave, the charges of the others, and what those spend."""
     if graph is None and config.trained:
         graph = graph_over(held, config)
     affected = _affected(graph, rows, left) if graph else ()
@@ -224,29 +225,41 @@ def _reached(
 
 
 def _affected(graph: ShardGraph, rows: tuple[Row, ...], left: Held) -> tuple[Group, ...]:
-    """The groups that could have used the rows directly, and those that lose their last private neighbour, or class."""
+    """The groups that could have used the rows directly, and those that lose their last private neighbour or class."""
     shards = set(_leaving(rows))
     direct = graph.affected(shards)
     bare = (g for g in graph.charged(shards) if not group_learns(g, left) or not labels_in(g.private, left))
     return (*direct, *(group for group in bare if group not in direct))
 
 
-def _leaving(rows: tuple[Row, ...]) -> Counter[str]:
-    """How many samples leave each shard."""
-    return Counter(row.unit.removeprefix("shard:") for row in rows if row.unit.startswith("shard:"))
-
-
 def _spent(
     store: Store, config: Config, rows: tuple[Row, ...], dropped: list[str]
 ) -> "tuple[tuple[Charge, ...], Spending | None]":
-    """What the groups pay that used the rows privately and stay."""
+    """The charges of the groups that used the rows privately and are kept, and what those spend."""
     terms = config.the_privacy()
     if terms is None:
         return (), None
-    from shardgraph.forget.privacy.charges import load_charges, spend  # only where there are private edges
+    from shardgraph.forget.privacy.charges import load_charges, spend  # imported only if there are private edges
 
     served = inventory.built_groups(store.catalogue)
     return spend(load_charges(store.catalogue), terms, _leaving(rows), list(served), dropped)
+
+
+# Counting samples
+
+
+def _left(held: Held, rows: tuple[Row, ...]) -> Held:
+    """What the units hold after the rows have left."""
+    gone: dict[str, Counter[str]] = {}
+    for row in rows:
+        gone.setdefault(row.unit, Counter())[row.label] += 1
+    left = {unit: labels - gone[unit] if unit in gone else labels for unit, labels in held.items()}
+    return {unit: labels for unit, labels in left.items() if labels}
+
+
+def _leaving(rows: tuple[Row, ...]) -> Counter[str]:
+    """How many samples leave each shard."""
+    return Counter(row.unit.removeprefix("shard:") for row in rows if row.unit.startswith("shard:"))
 
 
 def _read(group: Group) -> tuple[str, ...]:

@@ -1,8 +1,8 @@
-"""Recovery: writing takes the lock and first finishes what an interrupted process left.
+"""Recovery: code that writes takes the lock and first finishes what an interrupted process left.
 
-An interrupted act is found in the catalogue and on disk, never in memory: samples on their way into their shards,
-erasures that were accepted and not finished, a manifest that names something else than what is built, deleted names
-whose copies nobody looked for yet, files that no row speaks of.
+All state of an interrupted operation is in the catalogue and on disk: samples that are being moved into their shards,
+erasures that were accepted and not finished, a manifest that does not match what is built, deleted names whose copies
+have not been removed from the catalogue's file yet, files without a row in the catalogue.
 """
 
 from collections.abc import Iterator
@@ -20,12 +20,12 @@ from shardgraph.forget.rights.provision import destroy_strays, strays
 from shardgraph.storage.files import sweep
 from shardgraph.storage.tables import erasures, inventory
 
-STAGED = "staged.json"  # says where copies of shard files lie in object storage
+STAGED = "staged.json"  # holds the URL of copies of shard files in object storage
 
 
 @contextmanager
 def writing(context: Context) -> Iterator[None]:
-    """The write lock, with recovery first; reentrant within one context."""
+    """Hold the write lock, after recovery; reentrant within one context."""
     nested = context.lock.held
     with context.lock:
         if not nested:
@@ -35,7 +35,7 @@ def writing(context: Context) -> Iterator[None]:
 
 
 def resume(context: Context) -> list[Certificate]:
-    """Finish the placement and the erasures that a crash interrupted; not while another process writes."""
+    """Finish the placement and the erasures that a crash interrupted; does nothing while another process writes."""
     moving = context.config.trained and inventory.is_placing(context.catalogue)
     unfinished = erasures.erasures_under_way(context.catalogue) or is_torn(context)
     if not (moving or unfinished or context.catalogue.dirty or _has_strays(context)):
@@ -52,7 +52,7 @@ def _has_strays(context: Context) -> bool:
 
 
 def recover(context: Context) -> list[Certificate]:
-    """Finish whatever was interrupted; the certificates of erasures that ended so. Needs the lock."""
+    """Finish everything that was interrupted, and return the certificates of finished erasures. Needs the lock."""
     store, catalogue = context.store, context.catalogue
     context.numerics  # noqa: B018  a device that cannot be used is an error before anything changes
     if (context.root / PROVISIONED).is_dir():
@@ -63,10 +63,10 @@ def recover(context: Context) -> list[Certificate]:
 
         sweep_staged(context.root)
     if context.config.trained:
-        store.place()  # else a sample could leave the inbox while its half-placed copy stays
+        store.place()  # otherwise a sample could be erased from the inbox while its copy in a shard stays
     else:
         store.drop_empty_inbox()
-        store.take_back_targets()  # a first training was interrupted before it began
+        store.take_back_targets()  # a first training was interrupted before it placed samples
     unfinished = erasures.erasures_under_way(catalogue)
     if unfinished:
         context.drop_models()
@@ -81,8 +81,8 @@ def recover(context: Context) -> list[Certificate]:
 
 
 def mend_manifest(context: Context) -> None:
-    """Publish what is there, if an interrupted training left a manifest that names something else."""
-    with suppress(DamagedFile):  # `train --rebuild` writes it anew
+    """Publish what is built, if an interrupted training left a manifest that does not match it."""
+    with suppress(DamagedFile):  # `train --rebuild` writes it again
         if not is_torn(context):
             return
         build_prototypes(context)
@@ -92,7 +92,7 @@ def mend_manifest(context: Context) -> None:
 
 
 def is_torn(context: Context) -> bool:
-    """Whether the manifest names other prototypes than those that are there, or these are half written."""
+    """Whether the manifest names other prototypes than those on disk, or their writing was interrupted."""
     row = inventory.built_prototypes(context.catalogue)
     with suppress(DamagedFile):
         named = Manifest.load(context.root).prototypes

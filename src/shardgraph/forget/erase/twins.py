@@ -1,12 +1,12 @@
-"""Twins: other samples that hold the same content, exactly or nearly. Looked for when asked, never kept.
+"""Twins: other samples with the same content, exactly or nearly. They are computed on request and never stored.
 
-Exact twins have equal bytes of tokens and features; labels, sources and splits do not count. Near twins have
-pooled features whose cosine is at least a threshold. The default, 0.98, is strict: it finds pictures that
-were saved again, scaled or cropped a little, and is a judgement about content, not a proof; look before you act.
+Exact twins have equal bytes of tokens and features; labels, sources and splits are not compared. Near twins have pooled
+features whose cosine is at least a threshold. The default, 0.98, is strict: it finds images that were saved again,
+scaled or cropped slightly. A near twin is a judgement about content, not a proof: look at the samples before you act.
 
-All pairs are searched with a bound that misses none: with the coordinates split into a head and a tail,
-Cauchy-Schwarz gives z.z' <= head.head' + |tail| |tail'|, a product of an eighth of the numbers, after which few
-pairs are left to look at in full. The head is the coordinates that weigh most.
+All pairs are searched with a bound that misses none. The coordinates are split into a head and a tail; Cauchy-Schwarz
+gives z.z' <= head.head' + |tail| |tail'|. Computing this bound takes an eighth of the multiplications, and few pairs
+remain for the full product. The head holds the coordinates with the largest sums of squares.
 """
 
 import hashlib
@@ -21,18 +21,18 @@ from shardgraph.storage.store import Store
 from shardgraph.storage.tables import inventory
 
 THRESHOLD = 0.98
-BLOCK = 4096  # rows of a product
-MOST = 1_000_000  # pairs
+BLOCK = 4096  # rows in one matrix product
+MOST = 1_000_000  # pairs in one result
 _HEAD = 8  # a head has an eighth of the coordinates
-_SLACK = 1e-4  # for float32 in the bound
-_MANY = 0.002  # of a block's pairs: looking at each would take longer than the whole product
+_SLACK = 1e-4  # for the rounding of float32 in the bound
+_MANY = 0.002  # share of a block's pairs above which the full product is faster than checking each pair
 
 Pair = tuple[int, int, float]
 
 
 @dataclass(frozen=True)
 class Twin:
-    """Two samples that hold the same content; `units` are the files they lie in, in the same order."""
+    """Two samples with the same content; `units` are the units that hold them, in the same order."""
 
     sample: str
     other: str
@@ -49,9 +49,9 @@ class _Row:
 
 
 def find_twins(store: Store, ids: Iterable[str] | None = None, threshold: float = THRESHOLD) -> list[Twin]:
-    """All pairs of twins, or the twins of `ids`; those come first in their pair. Reads every file once or twice.
+    """All pairs of twins, or the twins of `ids`, which are then first in their pair. Reads every file once or twice.
 
-    Memory is that of the features: of all samples, or of `ids` alone and one file.
+    It holds features in memory: of all samples, or of `ids` and one unit.
     """
     if not 0 < threshold <= 1:
         raise InputError(f"a threshold must be above 0 and at most 1, got {threshold}")
@@ -82,13 +82,13 @@ def near_pairs(features: np.ndarray, threshold: float) -> list[Pair]:
 
 
 def unit_rows(features: np.ndarray) -> np.ndarray:
-    """Rows scaled to length one, as float32; a row of zeros stays one and is near nobody."""
+    """Rows scaled to length one, as float32; a row of zeros stays zero and is near no other row."""
     lengths = np.sqrt(np.einsum("nf,nf->n", features, features, dtype=np.float64))
     return features / np.where(lengths > 0, lengths, 1).astype(np.float32)[:, None]
 
 
 def _checked(features: np.ndarray, bound: np.ndarray, top: int, left: int, threshold: float) -> Iterator[Pair]:
-    """The pairs of a block that are near, of those that the bound lets through."""
+    """The near pairs of a block: those above the bound, checked with the full product."""
     hits = np.flatnonzero(bound.ravel() >= threshold - _SLACK)
     if len(hits) > _MANY * bound.size:
         whole = features[top : top + bound.shape[0]] @ features[left : left + bound.shape[1]].T
@@ -103,7 +103,7 @@ def _checked(features: np.ndarray, bound: np.ndarray, top: int, left: int, thres
 
 
 def _heads(features: np.ndarray) -> np.ndarray:
-    """Each row's heaviest coordinates (of all rows together), and the length of the others: [n, k + 1]."""
+    """The k coordinates with the largest sums of squares over all rows, and the norm of the others: [n, k + 1]."""
     weights = np.einsum("nf,nf->f", features, features)
     k = max(1, features.shape[1] // _HEAD) if features.size else 0
     heads = features[:, np.sort(np.argsort(-weights, kind="stable")[:k])]
@@ -112,7 +112,7 @@ def _heads(features: np.ndarray) -> np.ndarray:
 
 
 def _of(store: Store, units: Sequence[str], ids: set[str], threshold: float) -> list[Twin]:
-    """The twins of `ids`: these are held, everybody else passes by."""
+    """The twins of `ids`: these are kept in memory, all other samples are read unit by unit."""
     where = sorted({row.unit for row in inventory.find_by_id(store.catalogue, sorted(ids))})
     asked, features = _gather(store, where, ids)
     contents: dict[bytes, list[_Row]] = {}
@@ -134,7 +134,7 @@ def _of(store: Store, units: Sequence[str], ids: set[str], threshold: float) -> 
 
 
 def _gather(store: Store, units: Iterable[str], ids: set[str] | None) -> tuple[list[_Row], np.ndarray]:
-    """The samples of these files, all or those of `ids`, and their features at length one."""
+    """The samples of these units, all or those of `ids`, and their features scaled to length one."""
     rows: list[_Row] = []
     features = [np.empty((0, 0), np.float32)]
     for unit in units:
@@ -152,7 +152,7 @@ def _content(samples: Samples, i: int) -> bytes:
 
 
 def _equal(rows: Sequence[_Row], places: Iterable[int]) -> Iterator[Pair]:
-    """All pairs with the same content; a zero of features has no cosine, so `near_pairs` may not see them."""
+    """All pairs with the same content; `near_pairs` misses those whose features are zero, which have no cosine."""
     classes: dict[bytes, list[int]] = {}
     for i in places:
         classes.setdefault(rows[i].content, []).append(i)

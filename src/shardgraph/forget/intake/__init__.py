@@ -1,7 +1,7 @@
-"""Intake: from what somebody brings to samples in their shards.
+"""Intake: from a person's data to samples in their shards.
 
-admission        which samples may come in
-embed            a reader's records on their way through a backbone, in parts, resumable
+admission        which samples are admitted
+embed            embeds a reader's records with a backbone, in parts; resumable
 first_training   what the first training fixes, and which file every sample belongs in
-sources          who gave the data, on what terms, and how much of it may be asked back
+sources          who gave the data, on what terms, and the share expected to be withdrawn in a year
 """

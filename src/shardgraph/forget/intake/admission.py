@@ -1,4 +1,4 @@
-"""Admission: which samples may come in."""
+"""Admission: which samples may be added to a workspace."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -17,11 +17,11 @@ Arriving = tuple[str, str, str, str]
 """(sample id, source, label, split)."""
 
 Known = tuple[str, str, str, str, str]
-"""(sample id, label, source, subject, split), as the catalogue has them."""
+"""(sample id, label, source, subject, split)."""
 
 
 def admit(samples: Samples, store: Store, config: Config, keys: Keys, *, allow_return: bool) -> tuple[Samples, int]:
-    """The samples as they are stored, if all of them may come in, and how many come back after a forget."""
+    """The samples as they are stored, and how many return after an erasure; an error unless all may be added."""
     tokens, features = cast(samples.tokens, config.dtype, "tokens"), cast(samples.features, "float32", "features")
     samples = check(replace(samples, tokens=tokens, features=features))
     check_dims(samples, config)
@@ -30,34 +30,34 @@ def admit(samples: Samples, store: Store, config: Config, keys: Keys, *, allow_r
 
 
 def check_dims(samples: Samples, config: Config) -> None:
-    """Raise unless tokens and features have the dimensions of this workspace, if it has any yet."""
+    """Raise unless tokens and features have the dimensions of this workspace, if those are fixed."""
     dims = (samples.tokens.shape[1], samples.features.shape[1])
     if config.dims not in (None, dims):
         raise InputError(f"this workspace holds tokens and features of {config.dims} dimensions, got {dims}")
 
 
 def admit_rows(rows: Sequence[Arriving], store: Store, config: Config, keys: Keys, *, allow_return: bool) -> int:
-    """How many of these samples come back after a forget; an error unless all of them may come in."""
+    """How many of these samples return after an erasure; an error unless all of them may be added."""
     ids = [sample for sample, _, _, _ in rows]
     if twice := sorted(sample for sample, times in Counter(ids).items() if times > 1):
         raise DuplicateSample(f"ids must be unique, got {some(twice)} more than once", twice)
     if here := sorted(inventory.known_ids(store.catalogue, ids)):
-        advice = "forget them first to replace them, or pass over them with --only-new"
+        advice = "forget them first to replace them, or skip them with --only-new"
         raise DuplicateSample(f"already here: {some(here)}; {advice}", here)
     before = forgotten_before(store.catalogue, keys, (("samples", sample) for sample in ids))
     gone = [sample for sample in ids if ("samples", sample) in before]
     if gone and not allow_return:
         raise ForgottenSample(f"forgotten before: {some(gone)}; --allow-return lets them come back", gone)
     train = [row for row in rows if row[3] == TRAIN]
-    if config.trained and train:  # a sample that no shard takes would hold up every later training
+    if config.trained and train:  # a sample without a shard would make every later training fail
         shards_of(config, *(tuple(row[i] for row in train) for i in range(3)))
     return len(gone)
 
 
 def find_present(samples: Iterable[Known], store: Store) -> set[str]:
-    """The ids of those that are here with the same label, source, subject and split; an error if one has others.
+    """The ids that are here already with the same label, source, subject and split; an error if one of these differs.
 
-    Their content is not compared: the catalogue does not know it, and raw data would have to be embedded again.
+    The content is not compared: the catalogue does not hold it, and raw data would have to be embedded again.
     """
     given = {sample: rest for sample, *rest in samples}
     found = inventory.find_by(store.catalogue, "id", sorted(given))
@@ -68,7 +68,7 @@ def find_present(samples: Iterable[Known], store: Store) -> set[str]:
 
 
 def only_new(samples: Samples, store: Store) -> Samples:
-    """Those of the samples that are not here already."""
+    """The samples without those that the workspace holds already."""
     columns = (samples.ids, samples.labels, samples.sources, samples.subjects, samples.splits)
     here = find_present(zip(*columns, strict=True), store)
     return samples.take([i for i, sample in enumerate(samples.ids) if sample not in here]) if here else samples

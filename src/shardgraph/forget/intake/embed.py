@@ -1,8 +1,8 @@
-"""Embedding on arrival: a reader's records on their way through a backbone into the inbox, in parts, resumable.
+"""Embedding: from a reader's records to samples for the inbox, in parts; an interrupted call can be resumed.
 
-Before anything is embedded all ids are checked, so that a duplicate is found at once. The ledger then says
-that this input is arriving (a keyed hash of its name); until it says that it has arrived, the same call goes
-on where a killed one was, and what is here already counts as done.
+All ids are checked before anything is embedded, so that a duplicate is found at once. The ledger then gets the event
+`arriving` with a keyed hash of the input's name, and at the end the event `arrived`. Between the two, a repeated call
+continues an interrupted one: samples that the workspace holds already count as done.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -34,7 +34,7 @@ OnPresent = Callable[[int], None]
 
 
 def backbone_identity(spec: str, *, dtype: str, **options: Any) -> dict[str, Any]:
-    """The identity of a backbone by its name, for a new workspace's configuration."""
+    """The identity of a backbone, given its name; it becomes part of a new workspace's configuration."""
     if spec == PRECOMPUTED["name"]:
         if given := sorted(name for name, value in options.items() if value is not None):
             raise BackboneError(f"backbone 'precomputed' must be given without options, got {', '.join(given)}")
@@ -43,17 +43,17 @@ def backbone_identity(spec: str, *, dtype: str, **options: Any) -> dict[str, Any
 
 
 def load_backbone_of(config: Config, modality: str) -> Backbone:
-    """The workspace's backbone, loaded, if it reads this kind of data and is still the one it was."""
+    """Load the workspace's backbone; an error if it does not read this kind of data, or its identity has changed."""
     return backbone_like(_reading(config, modality))
 
 
 def embedding_facts(device: str) -> Numerics:
-    """All that an embedding's bits depend on besides the backbone's identity: numerics, and what decodes."""
+    """Everything that determines the bits of an embedding besides the backbone: numerics and decoders."""
     return fingerprint(device) | decoders()
 
 
 def _reading(config: Config, modality: str) -> dict[str, Any]:
-    """The backbone's identity, if it reads this kind of data."""
+    """The identity of the workspace's backbone; an error if it does not read this kind of data."""
     identity, takes = config.backbone, config.backbone.get("modality", EMBEDDING)
     if modality != takes:
         raise InputError(f"this workspace's backbone is {identity['name']}, which takes {takes}s; got {modality}s")
@@ -72,7 +72,7 @@ def embed_arriving(
 ) -> Iterator[Samples]:
     """The samples still to be added, embedded; the caller adds each part before it takes the next.
 
-    `only_new` passes over what is here already, and is told how many these are.
+    With `only_new`, records that the workspace holds already are skipped, and `only_new` is called with their number.
     """
     parts = _embedder(context.config, reader.modality, context.cluster)
     mark = context.keys.mark("arriving", name)
@@ -96,23 +96,23 @@ def embed_arriving(
 def _embedder(
     config: Config, modality: str, cluster: Cluster | None
 ) -> Callable[[Iterable[Record]], Generator[Part, None, None]]:
-    """What embeds records: the backbone in this process, or the same one on a cluster's nodes."""
+    """The function that embeds records: with the backbone in this process, or on the nodes of a cluster."""
     if cluster is None:
         return partial(embed_parts, backbone=load_backbone_of(config, modality))
     identity = _reading(config, modality)
     if identity["device"] == "cuda" and best_device() != "cuda":
-        raise BackboneError("to embed on a cluster's GPUs, the machine that gives the orders must have such a GPU, too")
+        raise BackboneError("to embed on a cluster's GPUs, the machine that runs the command must have such a GPU, too")
     return partial(embed_on, cluster=cluster, identity=identity, wanted=embedding_facts(identity["device"]),
                    facts=embedding_facts)  # fmt: skip
 
 
 def _interrupted(context: Context, mark: str) -> bool:
-    """Whether a call that adds this input was begun and did not end."""
+    """Whether a call that adds this input was started and not finished."""
     return ledger.last_event_of_input(context.catalogue, mark) == "arriving"
 
 
 def _here(context: Context, reader: Reader, allow_return: bool, resuming: bool, only_new: OnPresent | None) -> set[str]:
-    """The ids that need not be added: an interrupted call did, or only new ones are asked for; all others may come."""
+    """The ids to skip: an interrupted call added them, or they are not new; an error unless all others may be added."""
     records = [replace(record, payload=b"") for record in reader]
     here = inventory.known_ids(context.catalogue, (record.id for record in records)) if resuming else set()
     if only_new is not None:

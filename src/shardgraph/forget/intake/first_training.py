@@ -1,6 +1,6 @@
-"""The first training: which configuration it fixes, and where each sample belongs.
+"""The first training: which configuration it fixes, and which unit each sample belongs in.
 
-`plan_configuration` looks and `aim_samples` acts; nothing moves before both have found nothing wrong.
+`plan_configuration` only reads; `aim_samples` writes. No sample is moved before both have checked their input.
 """
 
 from collections import Counter
@@ -30,7 +30,7 @@ def plan_configuration(
 ) -> Config:
     """The configuration that a training would use; the first one fixes topology, recipe, class list and privacy.
 
-    It changes nothing. Later trainings may repeat what is fixed, and not change it.
+    This changes nothing. A later training may give the same values again, but no others.
     """
     if config.trained:
         _check_unchanged(config, topology, recipe, privacy)
@@ -39,7 +39,7 @@ def plan_configuration(
         raise ConfigError("the first training needs a topology; give --coarse and --fine, or --topology")
     labels, dims = inventory.training_labels(store.catalogue), config.dims
     if not labels or dims is None:
-        raise InputError("there is nothing to train on: add samples whose split is train first")
+        raise InputError("there is nothing to train on: first add samples whose split is train")
     classes = tuple(sorted(labels)) if config.classes is None else config.classes
     config = replace(config, classes=classes, topology=topology.to_json())
     if privacy is not None or topology.graph(()).private:
@@ -61,10 +61,10 @@ def waiting_shards(store: Store, config: Config, *, first: bool = False) -> list
 
 
 def aim_samples(store: Store, config: Config, *, first: bool = False) -> None:
-    """Give every waiting sample its file: a function of its own id, source and label.
+    """Assign a unit to every waiting sample; it depends on the sample's own id, source and label alone.
 
-    At the first training a balanced assignment looks at all of them together, and targets of a first training that
-    ended before its configuration was written are taken back first.
+    In the first training a balanced assignment depends on all samples together. Targets of a first training that was
+    interrupted before its configuration was written are cleared first.
     """
     if first:
         store.take_back_targets()
@@ -83,7 +83,7 @@ def aim_samples(store: Store, config: Config, *, first: bool = False) -> None:
 def shards_of(
     config: Config, ids: Sequence[str], sources: Sequence[str], labels: Sequence[str], *, first: bool = False
 ) -> list[str]:
-    """The shard of every sample; one that the graph does not have is an error before anything moves."""
+    """The shard of every sample; an error if the graph does not have it."""
     topology = config.the_topology()
     place = topology.place_first if first else topology.place_all
     shards = place(ids, sources, labels, seed=config.seed, classes=config.classes or ())
@@ -94,7 +94,7 @@ def shards_of(
 def _check_unchanged(
     config: Config, topology: Topology | None, recipe: Recipe | None, privacy: "PrivacyTerms | None"
 ) -> None:
-    """Raise if something else is asked for than the first training fixed."""
+    """Raise if a value differs from what the first training fixed."""
     if privacy is not None:
         from shardgraph.forget.privacy.private_edges import check_same_terms
 
@@ -109,7 +109,7 @@ def _check_unchanged(
 
 
 def _check_files(store: Store, targets: set[str]) -> None:
-    """Raise before anything moves if a file that is to be moved or rewritten is damaged, or the disk has no room."""
+    """Raise if a file that will be read or rewritten is damaged, or the disk has no room; nothing is moved before."""
     inbox = [unit for unit in inventory.occupied_units(store.catalogue) if unit.startswith("inbox:")]
     room = sum(samples.tokens.nbytes + samples.features.nbytes for samples in map(store.read, inbox))
     rewritten = [unit for unit in inventory.unit_digests(store.catalogue) if unit in targets]

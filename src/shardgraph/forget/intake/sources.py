@@ -1,4 +1,4 @@
-"""What is known about sources: owner, terms, and how much of them may be asked back."""
+"""Sources: their owners, their terms, and the share of each that is expected to be withdrawn in a year."""
 
 import math
 from dataclasses import asdict, dataclass
@@ -14,7 +14,7 @@ from shardgraph.storage.tables.parties import Terms
 
 @dataclass(frozen=True)
 class SourceTerms:
-    """One source; `rate` is the share of its samples expected to be asked back in a year, None if nobody said."""
+    """One source; `rate` is the share of its samples expected to be withdrawn in a year, None if not given."""
 
     samples: int = 0
     owner: str = ""
@@ -34,21 +34,21 @@ def terms_by_source(catalogue: Catalogue) -> dict[str, SourceTerms]:
 
 
 class Sources:
-    """What is known about the sources of one workspace."""
+    """The sources of one workspace, and their terms."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
 
     def terms(self) -> dict[str, SourceTerms]:
-        """Every source that is here or was described, with what is known about it."""
+        """Every source that has samples or was described, with its terms."""
         return terms_by_source(self._context.catalogue)
 
     def describe(
         self, name: str, *, owner: str | None = None, terms: str | None = None, rate: float | None = None
     ) -> SourceTerms:
-        """Keep who gave a source, on what terms, and which share of it may be asked back in a year.
+        """Store who gave a source, on what terms, and which share of it is expected to be withdrawn in a year.
 
-        What is not given stays as it was.
+        Values that are not given stay as they were.
         """
         with writing(self._context):
             known = self.terms()
@@ -68,7 +68,7 @@ class Sources:
         return new
 
     def clear(self, name: str) -> None:
-        """Drop what was kept about a source; its samples stay."""
+        """Delete the description of a source; its samples stay."""
         with writing(self._context):
             with self._context.catalogue.transaction() as transaction:
                 parties.clear_source(transaction, name)

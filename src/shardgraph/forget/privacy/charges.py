@@ -1,8 +1,8 @@
-"""Charges: what groups with private edges have released, and what every removal costs them, kept durably.
+"""Charges: what groups with private edges have released, and what every removal costs them.
 
-The catalogue holds one `Charges`. It changes in the transaction of the act itself: a build is entered before its
-training starts, since even one that dies has drawn noise around somebody's data; a removal together with the request
-that asks for it. So no crash undercharges, and repeating a request, which accepts nothing, charges nothing.
+The catalogue holds one `Charges`. A build is recorded before its training starts, because even an interrupted training
+has drawn noise for somebody's data. A removal is recorded in the transaction that accepts its erasure. A crash can
+therefore not lose a charge, and a repeated request, for which no erasure is accepted, charges nothing.
 """
 
 import json
@@ -22,13 +22,13 @@ from shardgraph.learn.private.accounting.terms import PrivacyTerms
 from shardgraph.storage.catalogue import Catalogue, Transaction
 from shardgraph.storage.tables import inventory, ledger
 
-GONE = "gone:"  # before the random name of a shard that is no longer there, and of its group
+GONE = "gone:"  # prefix of the random name that replaces the name of an emptied shard, and of its group
 _GONE = re.compile(GONE + "[0-9a-f]{32}")
 
 
 @dataclass(frozen=True)
 class Charge:
-    """`count` samples of a shard leave, which these groups have used privately and keep."""
+    """`count` samples leave a shard; these groups have used them privately and are kept."""
 
     shard: str
     count: int
@@ -37,7 +37,7 @@ class Charge:
 
 @dataclass(frozen=True)
 class Spending:
-    """What a forget spends: the guarantee before and after it, the groups charged, and those built anew instead."""
+    """What an erasure spends: the guarantee before and after, the groups charged, those rebuilt instead (`over`)."""
 
     before: Guarantee
     after: Guarantee
@@ -46,7 +46,7 @@ class Spending:
     over: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """The figures, for a person or a script."""
+        """The figures as a plain dict."""
         return {
             "groups_charged": len(self.charged),
             "groups_over_budget": len(self.over),
@@ -61,7 +61,7 @@ class Charges:
     """Releases and removals, by group.
 
     reads     the shards whose samples each group's builds have used privately
-    numbers   a random number for each group's last build, which stands in its key for what it used privately
+    numbers   a random number for each group's last build; in the group's key it replaces the private inputs
     """
 
     releases: Releases = field(default_factory=Releases)
@@ -69,7 +69,7 @@ class Charges:
     numbers: Mapping[str, str] = field(default_factory=dict)
 
     def begun(self, reads: Mapping[str, Iterable[str]], mechanism: Mechanism) -> "Charges":
-        """These groups are about to be trained, and to use the samples of these shards privately."""
+        """The charges once these groups start training, each with the shards that it uses privately."""
         releases = self.releases
         for group in reads:
             releases = releases.begun(group, mechanism)
@@ -78,25 +78,26 @@ class Charges:
         return Charges(releases, {**self.reads, **wider}, {**self.numbers, **fresh})
 
     def charges(self, leaving: Mapping[str, int], kept: Collection[str]) -> tuple[Charge, ...]:
-        """What the removal of so many samples from each shard costs the groups that are `kept`."""
+        """The charges of the `kept` groups when these numbers of samples leave the shards."""
         readers = {shard: tuple(g for g in self.readers(shard) if g in kept) for shard in sorted(leaving)}
         return tuple(Charge(shard, leaving[shard], groups) for shard, groups in readers.items() if groups)
 
     def charged(self, charges: Iterable[Charge]) -> "Charges":
-        """With these charges added."""
+        """The charges with these added."""
         releases = self.releases
         for charge in charges:
             releases = releases.after_removal(charge.groups, charge.count)
         return replace(self, releases=releases)
 
     def settled(self, groups: Collection[str]) -> "Charges":
-        """When these groups are trained, or served no more: nothing is charged to them; releases stay."""
+        """The charges once these groups are rebuilt or no longer served: their removals are dropped, releases stay."""
         return replace(self, releases=self.releases.settled(groups))
 
     def present(self, shards: Collection[str]) -> "Charges":
-        """Without the names of shards that hold nothing any more.
+        """The charges with random names in place of those of empty shards.
 
-        What their groups released stays, and so does who had read the same shard: those are close only together.
+        The releases of their groups stay, and so does the record of which groups used the same shard: those groups
+        share one guarantee.
         """
         known = {group for group, _ in self.releases.builds} | {shard for read in self.reads.values() for shard in read}
         names = {name: name for name in known}
@@ -107,11 +108,11 @@ class Charges:
         return Charges(self.releases.settled(gone).renamed(names), reads, numbers)
 
     def readers(self, shard: str) -> tuple[str, ...]:
-        """The groups, those that are gone included, whose builds have used samples of this shard privately."""
+        """The groups whose builds have used samples of this shard privately, including groups that no longer exist."""
         return self._readers.get(shard, ())
 
     def cliques(self) -> tuple[frozenset[str], ...]:
-        """The groups, in sets that share no sample: each set has a guarantee of its own."""
+        """The groups, in sets that share no samples; each set has its own guarantee."""
         clique = {group: {group} for group in self.reads}
         for first, *others in self._readers.values():
             for other in others:
@@ -152,9 +153,9 @@ class Charges:
 def spend(
     charges: Charges, terms: PrivacyTerms, leaving: Mapping[str, int], served: Collection[str], dropped: Collection[str]
 ) -> tuple[tuple[Charge, ...], Spending]:
-    """What the removal of so many samples of each shard costs the groups that are served and not dropped anyway.
+    """The charges when these numbers of samples leave the shards, for groups that are served and not dropped anyway.
 
-    Those that it would take over the budget are named in `over`, and nothing is charged to them: they are built anew.
+    Groups that would exceed the budget are listed in `over`; nothing is charged to them, because they are rebuilt.
     """
     kept = set(served) - set(dropped)
     charged = charges.charged(charges.charges(leaving, kept)).releases.of(kept)
@@ -168,23 +169,23 @@ def spend(
 
 
 def worst_guarantee(charges: Charges, terms: PrivacyTerms) -> Guarantee:
-    """How close the groups are to never having seen what was removed since they were built: the worst clique's."""
+    """How close the groups are to groups that never saw the samples removed since they were built: the worst clique."""
     found = [guarantee(charges.releases.of(clique), terms.budget, terms.delta) for clique in charges.cliques()]
     return max(found, key=lambda each: (each.alpha, each.beta), default=Guarantee(0.0, 0.0, "none", 0))
 
 
 def joint_guarantee(charges: Charges, terms: PrivacyTerms) -> Guarantee:
-    """The same for all groups together, and all that was removed from any of them."""
+    """The same for all groups together, and all samples that were removed from any of them."""
     return guarantee(charges.releases, terms.budget, terms.delta)
 
 
 def is_gone(name: str) -> bool:
-    """Whether this is the random name of a shard that is no longer there."""
+    """Whether this is the random name of an emptied shard."""
     return _GONE.fullmatch(name) is not None
 
 
 def worst_loss(charges: Charges, terms: PrivacyTerms) -> tuple[float, str]:
-    """What a sample has lost to all models so far, at the terms' delta: (epsilon, method) of the worst shard."""
+    """The privacy loss of a sample to all models so far, at the terms' delta: (epsilon, method) of the worst shard."""
     shards = {shard for read in charges.reads.values() for shard in read}
     return max(
         (sample_loss(charges.releases, charges.readers(shard), terms.delta) for shard in shards), default=(0.0, "none")
@@ -192,7 +193,7 @@ def worst_loss(charges: Charges, terms: PrivacyTerms) -> tuple[float, str]:
 
 
 def removals_left(charges: Charges, terms: PrivacyTerms, kept: Collection[str]) -> dict[str, tuple[int, int]]:
-    """For every shard that others use privately, how many of its samples may still leave, of how many at first."""
+    """For every shard that others use privately: how many samples may still leave it, and how many could at first."""
     found = {}
     for clique in charges.cliques():
         releases = charges.releases.of(clique & set(kept))
@@ -211,16 +212,16 @@ def load_charges(catalogue: Catalogue) -> Charges:
 
 
 def settle_group(catalogue: Catalogue, transaction: Transaction, name: str) -> None:
-    """Record that a group was trained anew: what was charged to the adapters that it replaces goes with them."""
+    """Record that a group was rebuilt: the charges of the adapters that it replaces are removed."""
     Charges.load(catalogue).settled([name]).save(transaction)
 
 
 def charge_removal(
     catalogue: Catalogue, transaction: Transaction, rebuilt: Collection[str], due: Iterable[Charge]
 ) -> None:
-    """Charge the groups that used what leaves privately and stay, in the transaction that takes it out.
+    """Charge the kept groups that used the leaving samples privately, in the transaction that removes the samples.
 
-    The names of shards that are empty then are replaced by random ones.
+    The names of shards that become empty are replaced by random ones.
     """
     units = inventory.occupied_units(catalogue)
     present = {unit.removeprefix("shard:") for unit in units}

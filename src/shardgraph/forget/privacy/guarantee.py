@@ -1,6 +1,6 @@
-"""The guarantee where served groups have private edges: (alpha, beta), and how they were found.
+"""The guarantee if served groups have private edges: (alpha, beta), and the method that computed them.
 
-No text for private edges holds the word that stands for equal bytes of the whole model.
+No text about private edges contains the word "exact", which is reserved for equal bytes of the whole model.
 """
 
 from dataclasses import asdict
@@ -16,7 +16,7 @@ from shardgraph.storage.store import Store
 
 
 def private_groups(store: Store, config: Config, manifest: Manifest, numerics: Numerics) -> list[str]:
-    """The served groups with private edges; one that nothing is known of counts as such."""
+    """The served groups with private edges; a group that is not among the wanted ones counts as such."""
     if config.privacy is None:
         return []
     wanted = wanted_groups(store, config, numerics)

@@ -1,4 +1,4 @@
-"""Private edges at training time: what the first training fixes, and what must hold before anything is released."""
+"""Private edges in training: what the first training fixes, and what must hold before anything is released."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -20,7 +20,7 @@ SPENT = "the budget {} is spent: {}; give a larger one (--alpha-budget, --beta-b
 
 
 def settled_terms(graph: ShardGraph, sizes: Counter[str], terms: PrivacyTerms | None) -> PrivacyTerms | None:
-    """The terms of the first training, with their noise, if the graph can keep them; None where all edges are plain."""
+    """The terms of the first training, with their noise; None if all edges are plain. An error if they cannot hold."""
     if terms is None:
         if graph.private:
             raise ConfigError(
@@ -43,7 +43,7 @@ def settled_terms(graph: ShardGraph, sizes: Counter[str], terms: PrivacyTerms | 
 
 
 def private_recipe(recipe: Recipe | None) -> Recipe:
-    """The recipe, if adapters can be trained privately with it; by default one that they can."""
+    """The recipe, or a default one for private training; an error if adapters cannot be trained privately with it."""
     if recipe is None:
         return Recipe(name="private", adapter="linear", loss="bce", lr=1e-3)  # few parameters, so little noise
     if recipe.loss != "bce":
@@ -55,7 +55,7 @@ def private_recipe(recipe: Recipe | None) -> Recipe:
 
 
 def check_same_terms(config: Config, terms: PrivacyTerms | None) -> None:
-    """Raise if other terms are asked for than the first training fixed; the budget may change."""
+    """Raise if the terms differ from those that the first training fixed; the budget may differ."""
     fixed = config.the_privacy()
     if terms is None or (fixed is not None and fixed.agrees(terms)):
         return
@@ -67,7 +67,7 @@ def check_same_terms(config: Config, terms: PrivacyTerms | None) -> None:
 
 
 def with_budget(store: Store, config: Config, budget: Budget | None) -> Config:
-    """The configuration with another budget, if what was charged so far is within it."""
+    """The configuration with another budget; an error if what was charged so far exceeds it."""
     terms = config.the_privacy()
     if budget is None or (terms is not None and terms.budget == budget):
         return config
@@ -82,9 +82,9 @@ def with_budget(store: Store, config: Config, budget: Budget | None) -> Config:
 
 
 def check_releases(store: Store, config: Config, arriving: Iterable[str], *, rebuild: bool) -> None:
-    """Raise before anything moves if what a training would release leaves no removal within the budget.
+    """Raise if the releases of a training would leave no removal within the budget; called before anything is moved.
 
-    arriving   the shards that samples are about to come to; those who use them directly are trained anew
+    arriving   the shards that get new samples; the groups that use them directly are rebuilt
     """
     terms = config.the_privacy()
     if terms is None:
@@ -126,7 +126,7 @@ def begin_releases(store: Store, config: Config, groups: Sequence[Wanted]) -> bo
     if not reads or terms is None:
         return False
     for unit in sorted({unit for g in groups if g.private for unit in g.files}):
-        store.read(unit)  # a damaged one is found here, before anything is released
+        store.read(unit)  # a damaged file is found here, before anything is released
     charges = Charges.load(store.catalogue).begun(reads, terms.mechanism)
     loss, method = worst_loss(charges, terms)
     detail = {"groups": len(reads), "epsilon": loss, "delta": terms.delta, "method": method}

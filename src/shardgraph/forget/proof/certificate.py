@@ -1,7 +1,7 @@
-"""Certificates: what was asked, what the model is now, chained and signed.
+"""Certificates: what was asked and what the model is now, chained and signed.
 
-A certificate names no sample. Ids stand in it as leaves (the key `entries`) that only the requester's nonce opens; the
-state before stands in it as an HMAC. `model_digest` is plain: anyone with the retained data can rebuild it.
+A certificate names no sample. Each sample id is in it as a leaf (the key `entries`) that only the requester's nonce
+opens; the state before is in it as an HMAC. `model_digest` is plain: anyone with the retained data can rebuild it.
 """
 
 import json
@@ -18,20 +18,25 @@ from shardgraph.forget.proof.keys import Keys, certificate_leaf, check_signature
 from shardgraph.storage.files import write_file
 from shardgraph.storage.tables import ledger
 
+EXACT = "exact: the model equals, byte for byte, one built from the retained samples alone"
+WITHDRAWN = (
+    "withdrawn: every adapter that saw the data is out of service; those left equal, byte for byte, their rebuild"
+)
+
 
 @dataclass(frozen=True)
 class Certificate:
-    """One link of the chain."""
+    """One certificate of the chain."""
 
     number: int
-    previous: str  # digest of the certificate before, "" for the first
+    previous: str  # digest of the previous certificate, "" for the first
     time: str
     event: str  # "forget", "instant" (withdrawn, not rebuilt yet) or "repair"
     guarantee: str
-    entries: tuple[str, ...]  # one per forgotten sample, sorted; see keys.certificate_leaf
-    asked: tuple[str, ...]  # HMACs of what the request named
-    inputs: str  # HMAC of the digests of the shards concerned, before
-    before: str  # HMAC of the model digest before
+    entries: tuple[str, ...]  # the leaves, one per forgotten sample, sorted; see keys.certificate_leaf
+    asked: tuple[str, ...]  # HMACs of the names in the requests
+    inputs: str  # HMAC of the digests of the affected units, before the erasure
+    before: str  # HMAC of the model digest before the erasure
     model_digest: str
     missing: int  # groups withdrawn and not rebuilt yet
     config: str
@@ -40,11 +45,11 @@ class Certificate:
     fingerprint: dict[str, str]
     public_key: str
     signature: str = ""
-    provisioned: int = 0  # groups under rights that had learned from what left; not in the file where there were none
-    privacy: dict[str, Any] | None = None  # with private edges, the guarantee in numbers; else not in the file
+    provisioned: int = 0  # groups of rights that had learned from the samples; not in the file if there are none
+    privacy: dict[str, Any] | None = None  # the guarantee in numbers, with private edges; otherwise not in the file
 
     def message(self) -> bytes:
-        """What is signed: everything but the signature."""
+        """The bytes that are signed: everything but the signature."""
         return self._written({k: v for k, v in self.to_json().items() if k != "signature"})
 
     def signed(self, keys: Keys) -> "Certificate":
@@ -53,7 +58,7 @@ class Certificate:
 
     def to_json(self) -> dict[str, Any]:
         """The certificate as a plain dict."""
-        absent = {"privacy": None, "provisioned": 0}  # left out, so that certificates without them are as ever
+        absent = {"privacy": None, "provisioned": 0}  # left out, so that certificates without them keep their bytes
         return {name: value for name, value in asdict(self).items() if name not in absent or value != absent[name]}
 
     @property
@@ -63,7 +68,7 @@ class Certificate:
     def _written(self, value: dict[str, Any]) -> bytes:
         try:
             return canonical_json(value)
-        except ValueError as error:  # which a file can hold and no certificate
+        except ValueError as error:  # JSON files can hold such values, certificates cannot
             number = f"certificate {self.number!r}"
             raise DamagedFile(
                 f"{number} must hold numbers and valid text, got NaN, infinity or half a character"
@@ -71,7 +76,7 @@ class Certificate:
 
     @classmethod
     def load(cls, path: Path) -> "Certificate":
-        """Read a certificate's file."""
+        """Read a certificate from its file."""
         try:
             return cls.parse(path.read_bytes(), str(path))
         except FileNotFoundError:
@@ -79,46 +84,12 @@ class Certificate:
 
     @classmethod
     def parse(cls, raw: bytes, name: str = "this") -> "Certificate":
-        """The certificate that a file holds; whether it is genuine is for `check_certificate` to say."""
+        """The certificate in these bytes; `check_certificate` decides whether it is genuine."""
         try:
             value = json.loads(raw)
             return cls(**{**value, "entries": tuple(value["entries"]), "asked": tuple(value["asked"])})
         except (ValueError, TypeError, KeyError, RecursionError) as error:
-            raise DamagedFile(f"{name} is no certificate, or a damaged one") from error
-
-
-EXACT = "exact: the model equals, byte for byte, one built from the retained samples alone"
-WITHDRAWN = (
-    "withdrawn: every adapter that saw the data is out of service; those left equal, byte for byte, their rebuild"
-)
-
-
-def certificate_path(root: Path, number: int) -> Path:
-    """Where a certificate lies."""
-    return root / "certificates" / f"{number:06d}.json"
-
-
-def issue(root: Path, keys: Keys, draft: dict[str, Any]) -> Certificate:
-    """Complete, sign and write a certificate. The number is the caller's: writing it again replaces it."""
-    number = draft["number"]
-    previous = Certificate.load(certificate_path(root, number - 1)).digest if number > 1 else ""
-    unsigned = Certificate(**draft, previous=previous, version=__version__, public_key=keys.public)
-    certificate = unsigned.signed(keys)
-    raw = json.dumps(certificate.to_json(), indent=1, sort_keys=True, ensure_ascii=False).encode() + b"\n"
-    write_file(root, certificate_path(root, number), raw)
-    return certificate
-
-
-def check_certificate(certificate: Certificate, public_key: str) -> None:
-    """Raise unless the certificate was signed with this key and is as it was signed."""
-    if certificate.public_key != public_key:
-        raise VerificationError(f"certificate {certificate.number!r} was signed with another key")
-    check_signature(public_key, certificate.message(), certificate.signature)
-
-
-def opens(certificate: Certificate, sample_id: str, nonce: str) -> bool:
-    """Whether the certificate says that this sample was forgotten."""
-    return certificate_leaf(nonce, sample_id) in certificate.entries
+            raise DamagedFile(f"{name} is no certificate, or it is damaged") from error
 
 
 class Certificates:
@@ -136,9 +107,40 @@ class Certificates:
         return Certificate.load(self.path(number))
 
     def path(self, number: int) -> Path:
-        """Where a certificate lies."""
+        """The path of a certificate."""
         return certificate_path(self._context.root, number)
 
     def nonces(self, number: int, ids: Sequence[str]) -> dict[str, str]:
-        """The nonces that open the leaves of these samples; give each to the one who asked, to nobody else."""
+        """The nonces that open the leaves of these samples; give each one only to the person who asked."""
         return {sample: self._context.keys.nonce(number, sample) for sample in ids}
+
+
+# Writing and checking a certificate
+
+
+def issue(root: Path, keys: Keys, draft: dict[str, Any]) -> Certificate:
+    """Complete, sign and write a certificate. The caller gives the number; writing it again replaces the file."""
+    number = draft["number"]
+    previous = Certificate.load(certificate_path(root, number - 1)).digest if number > 1 else ""
+    unsigned = Certificate(**draft, previous=previous, version=__version__, public_key=keys.public)
+    certificate = unsigned.signed(keys)
+    raw = json.dumps(certificate.to_json(), indent=1, sort_keys=True, ensure_ascii=False).encode() + b"\n"
+    write_file(root, certificate_path(root, number), raw)
+    return certificate
+
+
+def check_certificate(certificate: Certificate, public_key: str) -> None:
+    """Raise unless the certificate was signed with this key and is unchanged since."""
+    if certificate.public_key != public_key:
+        raise VerificationError(f"certificate {certificate.number!r} was signed with another key")
+    check_signature(public_key, certificate.message(), certificate.signature)
+
+
+def opens(certificate: Certificate, sample_id: str, nonce: str) -> bool:
+    """Whether the certificate has a leaf for this sample, opened with this nonce."""
+    return certificate_leaf(nonce, sample_id) in certificate.entries
+
+
+def certificate_path(root: Path, number: int) -> Path:
+    """The path of a certificate."""
+    return root / "certificates" / f"{number:06d}.json"

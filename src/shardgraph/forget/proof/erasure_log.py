@@ -1,13 +1,13 @@
-"""The erasure log: keyed hashes of what was asked to be forgotten, in a file outside the workspace and its backups.
+"""The erasure log: keyed hashes of what people asked to forget, in a file outside the workspace and its backups.
 
-A workspace that is restored from a backup holds again what was forgotten since. The log says so: every line has a
-name that the ledger's line of the request has, too, and the marks of its samples; whatever the restored ledger does not
-know is asked for again before anything is served. Marks need the workspace's own secret, so the file alone tells
-nobody anything.
+A workspace that is restored from a backup holds again what was forgotten after the backup was made. The log makes it
+possible to find that: every line holds the marks of a request's samples and a random name, which the request's event in
+the ledger holds, too. Requests whose names are missing in the restored ledger are submitted again before anything is
+served. Marks are hashed with the workspace's own secret, so the file alone discloses nothing.
 
     {"workspace": public key}                    the first line
     {"request": name, "marks": [...]}            a request was accepted
-    {"cancels": name}                            and taken back
+    {"cancels": name}                            a request was cancelled
 """
 
 import json
@@ -25,10 +25,10 @@ from shardgraph.storage.tables import inventory, ledger
 
 
 def keep_log(context: Context, path: Path) -> None:
-    """Write the log to `path` from now on; it must be new, or this workspace's."""
+    """Write the log to `path` from now on; the file must be new, or a log of this workspace."""
     root, keys, path = context.root, context.keys, path.resolve()
     if path.is_relative_to(root.resolve()):
-        raise ConfigError(f"the record must lie outside the workspace and its backups, got {path}")
+        raise ConfigError(f"the record must be outside the workspace and its backups, got {path}")
     if path.exists():
         _lines(path, keys)
     else:
@@ -38,13 +38,13 @@ def keep_log(context: Context, path: Path) -> None:
 
 
 def log_path(root: Path) -> Path | None:
-    """Where the log is; None if none is kept."""
+    """The path of the log; None if none is kept."""
     pointer = root / LOG_POINTER
     return Path(pointer.read_text(encoding="utf-8")) if pointer.exists() else None
 
 
 def append(context: Context, transaction: Transaction, ids: Iterable[str]) -> None:
-    """Add the request that the ledger's last event accepts, in its transaction; synced when this returns."""
+    """Add a line for the request of the ledger's last event, in the transaction of that event; synced on return."""
     if path := log_path(context.root):
         name = os.urandom(16).hex()
         ledger.add_to_last_event(transaction, {"record": name})
@@ -52,14 +52,14 @@ def append(context: Context, transaction: Transaction, ids: Iterable[str]) -> No
 
 
 def append_cancelled(context: Context, number: int) -> None:
-    """Add that a request was cancelled."""
+    """Add a line that cancels a request."""
     name, path = ledger.logged_name_of(context.catalogue, number), log_path(context.root)
     if path and name:
         _append(path, {"cancels": name})
 
 
 def find_missing(context: Context) -> tuple[list[str], list[str]]:
-    """Requests that the ledger does not know, by name, and those of their samples that are here."""
+    """The names of requests that the ledger does not have, and those of their samples that the workspace holds."""
     path, keys = log_path(context.root), context.keys
     if path is None:
         return [], []
@@ -73,7 +73,7 @@ def find_missing(context: Context) -> tuple[list[str], list[str]]:
 
 
 def record_replay(context: Context, names: list[str]) -> None:
-    """Record that the requests of these names were asked for again."""
+    """Record that the requests of these names were submitted again."""
     context.record_event("replayed", {"records": names})
 
 
@@ -86,7 +86,7 @@ def _lines(path: Path, keys: Keys) -> list[dict[str, Any]]:
         first, *rest = text.splitlines()
         owner = json.loads(first)["workspace"]
     except (ValueError, KeyError, TypeError) as error:
-        raise WorkspaceError(f"{path} is no record, or a damaged one") from error
+        raise WorkspaceError(f"{path} is no record, or it is damaged") from error
     if owner != keys.public:
         raise ConfigError(f"{path} is the record of another workspace")
     return [line for line in map(_parsed, rest) if line]
@@ -96,12 +96,12 @@ def _parsed(text: str) -> dict[str, Any]:
     try:
         found: dict[str, Any] = json.loads(text)
         return found
-    except ValueError:  # cut short by a crash, and never answered
+    except ValueError:  # cut off by a crash; this request was never confirmed
         return {}
 
 
 def _append(path: Path, line: Mapping[str, object]) -> None:
-    """Add a line and sync it; a line that a crash cut short is ended first."""
+    """Add a line and sync the file; if a crash cut off the last line, that line is ended first."""
     try:
         with path.open("ab+") as file:
             if file.seek(0, os.SEEK_END) and not _ends_whole(file):

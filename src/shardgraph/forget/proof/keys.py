@@ -1,7 +1,7 @@
 """The workspace's keys: a secret for keyed hashes, and an Ed25519 key that signs certificates.
 
-Training is deterministic, so a plain digest of past data or models would let anyone with a candidate sample
-test whether it was in. What is said about the past is therefore said in HMACs under the secret.
+Training is deterministic, so with a plain digest of past data or models anyone could test whether a given sample was
+in them. Statements about past states therefore hold HMACs under the secret.
 """
 
 import hashlib
@@ -20,14 +20,14 @@ from shardgraph.storage.files import read_file, write_file
 
 @dataclass(frozen=True)
 class Keys:
-    """Both keys, in memory."""
+    """The secret and the signing key of a workspace."""
 
     secret: bytes
     signing: Ed25519PrivateKey
 
     @classmethod
     def create(cls, root: Path) -> "Keys":
-        """Make new keys below a new workspace, readable by their owner alone."""
+        """Create the keys of a new workspace; only the owner of the files can read the private ones."""
         signing = Ed25519PrivateKey.generate()
         raw = signing.private_bytes(Encoding.Raw, PrivateFormat.Raw, NoEncryption())
         write_file(root, root / "secret.key", os.urandom(32), mode=0o600)
@@ -38,10 +38,10 @@ class Keys:
 
     @classmethod
     def load(cls, root: Path) -> "Keys":
-        """The keys of a workspace."""
+        """Read the keys of a workspace."""
         names = ("secret.key", "signing.key")
         if lost := [name for name in names if not (root / name).exists()]:
-            raise DamagedFile(f"{root / lost[0]} is missing: restore it from a backup, for no other key can replace it")
+            raise DamagedFile(f"{root / lost[0]} is missing: restore it from a backup; no other key can replace it")
         secret, raw = (bytes(read_file(root / name)) for name in names)
         if len(secret) != 32 or len(raw) != 32:
             raise DamagedFile(
@@ -55,11 +55,11 @@ class Keys:
         return self.signing.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw).hex()
 
     def mark(self, *parts: str) -> str:
-        """A keyed hash of names: it says nothing to those without the secret."""
+        """A keyed hash (HMAC) of names; without the secret it discloses nothing."""
         return hmac.new(self.secret, _joined(parts), hashlib.sha256).hexdigest()
 
     def nonce(self, certificate: int, sample_id: str) -> str:
-        """The nonce that opens a sample's leaf in a certificate; it is for the one who asked."""
+        """The nonce that opens a sample's leaf in a certificate; only the requester should get it."""
         return self.mark("nonce", str(certificate), sample_id)
 
     def sign(self, message: bytes) -> str:
@@ -68,12 +68,12 @@ class Keys:
 
 
 def certificate_leaf(nonce: str, sample_id: str) -> str:
-    """A sample's leaf in a certificate: anyone with id and nonce can recompute it, nobody else."""
+    """A sample's leaf in a certificate; id and nonce are both needed to recompute it."""
     return hashlib.sha256(_joined(("entry", nonce, sample_id))).hexdigest()
 
 
 def check_signature(public: str, message: bytes, signature: str) -> None:
-    """Raise unless the signature is good."""
+    """Raise unless the signature of the message is valid under the public key."""
     try:
         key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(public))
         key.verify(bytes.fromhex(signature), message)

@@ -1,8 +1,8 @@
-"""Verification: does what is on disk match what was certified, and is it what the retained data gives?
+"""Verification: do the files on disk match what was certified, and do they equal a build from the retained data?
 
-The plain check recomputes every digest. The full one also rebuilds every group and the prototypes elsewhere,
-from the retained samples alone, and compares the bytes; it can take as long as training. Of groups with private edges
-both check the files only: no two trainings of theirs are alike, and each would be one more release.
+The plain check recomputes every digest. The full check also rebuilds every group and the prototypes, in scratch files
+and from the retained samples alone, and compares the bytes; it can take as long as training. For groups with private
+edges both check only the files: their training draws new noise each time, and each training would be one more release.
 """
 
 import time
@@ -26,14 +26,14 @@ from shardgraph.storage.samples import TEST
 from shardgraph.storage.store import shard_unit, test_unit
 from shardgraph.storage.tables import erasures, inventory, ledger
 
-ATTEMPTS = 5  # to compare all groups while others write
-PAUSE = 0.5  # seconds, while another holds the lock
-PROMISED = ("shards", "heldout", "models")  # folders whose bytes are a function of what is retained
+ATTEMPTS = 5  # to compare all groups while other processes write
+PAUSE = 0.5  # seconds, while another process holds the lock
+PROMISED = ("shards", "heldout", "models")  # folders whose bytes depend on the retained data alone
 
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at; what could not be compared here is neither proven nor found wrong."""
+    """The result of one check; if `compared` is False, it could not be done here, and nothing was found wrong."""
 
     name: str
     ok: bool
@@ -43,7 +43,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Verification:
-    """All that was looked at."""
+    """The results of all checks."""
 
     checks: tuple[Check, ...]
     full: bool
@@ -54,7 +54,7 @@ class Verification:
 
     @property
     def wrong(self) -> bool:
-        """Whether something was found that is not as it should be, and not only something left uncompared."""
+        """Whether a check found something wrong; checks that could not be done do not count."""
         return any(check.compared and not check.ok for check in self.checks)
 
     def to_json(self) -> dict[str, Any]:
@@ -65,18 +65,18 @@ class Verification:
 
 @dataclass(frozen=True)
 class Rebuild:
-    """The groups to build elsewhere and what they must turn out to be, as it was while nobody wrote."""
+    """The groups to rebuild in scratch files and the digests that they must have, read while the lock was held."""
 
     groups: dict[str, str]
     missing: int
     tasks: tuple[GroupTask, ...]
-    private: int = 0  # groups that are not built again: that would be one more release
+    private: int = 0  # groups with private edges, which are not rebuilt: that would be one more release
 
 
 def find_problems(context: Context, units: Iterable[str]) -> str:
-    """What the plain checks find while a forget is under way that rewrote these units; "" if all is well.
+    """What the plain checks find wrong during an erasure that rewrote these units; "" if nothing.
 
-    A damaged file elsewhere is not its fault: what reads that file fails.
+    Other units are not checked: if one of them is damaged, the operation that reads it fails.
     """
     looks = (("certificates", _certificates), ("samples", lambda b: _catalogued(b, units)), ("model", _model))
     wrong = [check for check in (_look(name, look, context) for name, look in looks) if not check.ok]
@@ -84,7 +84,7 @@ def find_problems(context: Context, units: Iterable[str]) -> str:
 
 
 def run_checks(context: Context, *, full: bool) -> Verification:
-    """Look at everything but the groups' rebuild; a check that fails says what it found. Needs the lock."""
+    """Run all checks except the rebuild of the groups; a failed check says what it found. Needs the lock."""
     looks: list[tuple[str, Callable[[Context], str]]] = [
         ("certificates", _all_certificates),
         ("samples", _samples),
@@ -103,9 +103,9 @@ def run_checks(context: Context, *, full: bool) -> Verification:
 
 
 def compare_groups(context: Context, take: Callable[[], Rebuild]) -> Check:
-    """Build the groups elsewhere and compare their bytes, without the lock: a forget need not wait for it.
+    """Rebuild the groups in scratch files and compare their bytes, without the lock, so that erasures need not wait.
 
-    Whoever writes meanwhile sweeps our outputs away with what they saw; then `take` looks again and we begin anew.
+    A process that writes meanwhile removes the scratch files; then `take` is called again, and the comparison restarts.
     """
 
     def compare(context: Context) -> str:
@@ -117,7 +117,7 @@ def compare_groups(context: Context, take: Callable[[], Rebuild]) -> Check:
                 raise
             except WorkspaceBusy:
                 time.sleep(PAUSE)
-            except WorkspaceError:  # a file was rewritten, or our place is gone
+            except WorkspaceError:  # a file was rewritten, or the scratch files were removed
                 left -= 1
                 if not left:
                     raise
@@ -146,16 +146,16 @@ def _certificates(context: Context) -> str:
 
 
 def _all_certificates(context: Context) -> str:
-    """Those that the ledger knows, and that there are no more: none is under way."""
+    """The certificates of the ledger; an error if there are more of them. No erasure is under way here."""
     found, last = _certificates(context), ledger.last_certificate(context.catalogue)
     named = erasures.last_forgotten_certificate(context.catalogue)
     if certificate_path(context.root, last + 1).exists() or named > last:
-        raise VerificationError(f"the ledger's last certificate is number {last}, and there are more")
+        raise VerificationError(f"the ledger's last certificate is number {last}, but there are later ones")
     return found
 
 
 def _keys(context: Context) -> str:
-    """That what auditors are given is the public half of what is signed with."""
+    """Check that public.key, which auditors get, is the public half of the signing key."""
     path = context.root / "public.key"
     if not path.exists() or path.read_bytes().strip() != context.keys.public.encode():
         raise VerificationError(f"{path} is not the public half of signing.key: give auditors {context.keys.public}")
@@ -163,22 +163,22 @@ def _keys(context: Context) -> str:
 
 
 def _numerics(context: Context) -> str:
-    """Whether groups built here would have these bytes; other numerics are no fault of the files."""
+    """Whether groups built here would have equal bytes; different numerics are not an error of the files."""
     built = Manifest.load(context.root).fingerprint
     if not built:
         return "no model yet"
     if built == context.numerics:
         return "those that the model was built with"
-    return f"others than the model was built with, its groups cannot be compared here: {_others(context)}"
+    return f"not those that the model was built with, its groups cannot be compared here: {_others(context)}"
 
 
 def _others(context: Context) -> str:
     told = difference(context.numerics, Manifest.load(context.root).fingerprint)
-    return f"{told}; `shardgraph train --rebuild` builds all anew"
+    return f"{told}; `shardgraph train --rebuild` builds everything again"
 
 
 def _files(context: Context) -> str:
-    """That nothing lies where samples and adapters lie but what the catalogue knows of."""
+    """Check that the folders of samples and adapters hold no file that the catalogue does not list."""
     store, root = context.store, context.root
     groups = set(inventory.built_groups(store.catalogue))
     if context.config.trained:
@@ -188,13 +188,13 @@ def _files(context: Context) -> str:
     }
     here = [path for folder in PROMISED for path in (root / folder).rglob("*") if not path.is_dir()]
     if strays := sorted(str(path.relative_to(root)) for path in here if path not in known):
-        raise VerificationError(f"{len(strays)} files are there that nobody knows of: {some(strays)}")
-    return f"{len(here)} files, all of them known"
+        raise VerificationError(f"every file must be in the catalogue, {len(strays)} are not: {some(strays)}")
+    return f"{len(here)} files, all of them in the catalogue"
 
 
 def _samples(context: Context) -> str:
     if left := erasures.count_leaving(context.catalogue):
-        raise VerificationError(f"a forget of {left} samples is under way; any command finishes it")
+        raise VerificationError(f"an erasure of {left} samples is under way; any command finishes it")
     return _catalogued(context, inventory.unit_digests(context.catalogue))
 
 
@@ -202,14 +202,14 @@ def _catalogued(context: Context, units: Iterable[str]) -> str:
     store, count = context.store, 0
     here = inventory.unit_digests(store.catalogue)
     if odd := [unit for unit in units if unit not in here and store.path(unit).exists()]:
-        raise VerificationError(f"the file of {odd[0]} is still there, the catalogue says that it is not")
+        raise VerificationError(f"the file of {odd[0]} is still there, but the catalogue does not list it")
     for unit in here.keys() & set(units):
         rows, held = (
             {(row.id, row.label) for row in inventory.find_by(store.catalogue, "unit", [unit])},
             store.read(unit),
         )
         if set(zip(held.ids, held.labels, strict=True)) != rows:
-            raise VerificationError(f"{unit} holds other samples than the catalogue says, or other labels")
+            raise VerificationError(f"{unit} holds other samples or labels than the catalogue lists")
         count += len(rows)
     return f"{count} samples, every file as catalogued"
 
@@ -218,13 +218,13 @@ def _model(context: Context) -> str:
     root, manifest = context.root, Manifest.load(context.root)
     if not manifest.model_digest:
         if ledger.has_event(context.catalogue, "trained"):
-            raise VerificationError("manifest.json names no model, the ledger does; `shardgraph train` writes it anew")
+            raise VerificationError("manifest.json names no model, the ledger does; `shardgraph train` writes it again")
         return "no model yet"
     for name, expected in manifest.groups.items():
         load_group(root, name, expected)
     classes = load_classes(root, manifest.prototypes)
     if manifest.classes != classes:
-        raise VerificationError(f"manifest.json names the classes {some(manifest.classes)}, the prototypes others")
+        raise VerificationError(f"manifest.json names the classes {some(manifest.classes)}, the prototypes have others")
     wanted = set(wanted_groups(context.store, context.config, context.numerics))
     if odd := set(manifest.missing) - (wanted - set(manifest.groups)):
         raise VerificationError(f"manifest.json says that groups are missing which are not: {some(sorted(odd))}")
@@ -238,11 +238,11 @@ def _model(context: Context) -> str:
 
 
 def _configuration(context: Context) -> str:
-    """That config.json is the one that was trained with."""
+    """Check that config.json is the one that the model was trained with."""
     trained_with = ledger.last_trained_config(context.catalogue)
     if trained_with and trained_with != context.keys.mark("config", context.config.basis):
         raise VerificationError("config.json is not the one that the model was trained with")
-    return "as trained with" if trained_with else "no training has fixed it yet"
+    return "the same as in training" if trained_with else "no training has fixed it yet"
 
 
 def _rights(context: Context) -> str:
@@ -256,7 +256,7 @@ def _rights_rebuilt(context: Context) -> str:
     for right in rights_by_consumer(context.catalogue).values():
         found, wrong = find_different(context, right)
         if wrong:
-            raise VerificationError(f"{len(wrong)} provisioned groups are not what a right allows: {wrong[:3]}")
+            raise VerificationError(f"{len(wrong)} provisioned groups differ from their rebuild: {wrong[:3]}")
         count += found
     return f"{count} provisioned groups, equal bytes"
 
@@ -267,7 +267,7 @@ def _placement(context: Context) -> str:
         return "not trained yet"
     topology = config.the_topology()
     if config.topology and config.topology.get("assignment") == "balanced":
-        return "balanced: the map of samples to shards is part of the graph"
+        return "balanced: the assignment of samples to shards is part of the graph"
     rows = inventory.placed_rows(context.catalogue)
     for row in rows:
         if row.split == TEST:
@@ -277,8 +277,8 @@ def _placement(context: Context) -> str:
             wanted = shard_unit(place)
         moved += wanted != row.unit
     if moved:
-        raise VerificationError(f"{moved} samples are in other shards than their ids give")
-    return f"{len(rows)} samples where their ids put them"
+        raise VerificationError(f"{moved} samples are in other shards than their ids determine")
+    return f"{len(rows)} samples in the shards that their ids determine"
 
 
 def _prototypes(context: Context) -> str:
@@ -291,7 +291,7 @@ def _prototypes(context: Context) -> str:
 
 
 def rebuild_of(context: Context) -> Rebuild:
-    """What a rebuild of all served groups takes, and must give. Needs the lock, or a file may look torn."""
+    """The tasks that rebuild all served groups, and the digests expected. Needs the lock, to read complete files."""
     manifest = Manifest.load(context.root)
     if not manifest.model_digest:
         return Rebuild({}, 0, ())
@@ -311,14 +311,14 @@ def _compared(context: Context, rebuild: Rebuild) -> str:
     outputs = {task.name: Path(task.output) for task in tasks}
     try:
         for done, result in enumerate(context.choose_executor(tasks).run(tasks) if tasks else (), start=1):
-            destroy(outputs[result.name])  # it saw samples that may be forgotten later
+            destroy(outputs[result.name])  # it learned from samples that may be forgotten later
             wrong += [result.name] if result.digest != rebuild.groups[result.name] else []
             context.progress("verifying", done, len(tasks))
     finally:
         for path in outputs.values():
             destroy(path)
     if wrong:
-        raise VerificationError(f"{len(wrong)} groups are not what the retained samples give: {sorted(wrong)[:3]}")
+        raise VerificationError(f"{len(wrong)} groups differ from their rebuild: {sorted(wrong)[:3]}")
     if not (tasks or rebuild.missing or rebuild.private):
         return "no group to rebuild"
     waiting = f", {rebuild.missing} withdrawn" if rebuild.missing else ""

@@ -1,7 +1,6 @@
-"""Queue: requests from their acceptance to their certificate.
+"""Queue: requests from their submission to their certificate.
 
-queue           the states of a request, and the moves between them
+queue           the states of a request, the moves between them, and which requests are carried out together
 request_queue   RequestQueue: submit, withhold, cancel, retry, carry out, wait
-batch           which waiting requests are carried out together
-statistics      accuracy over time, what forgetting cost, deadlines kept
+statistics      accuracy over time, the cost of forgetting, deadlines kept
 """

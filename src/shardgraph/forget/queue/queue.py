@@ -1,14 +1,14 @@
-"""The queue of forget requests: what waits, how far every request is, and how it got there.
+"""The queue of forget requests: which requests wait, the state of each, and the batches that carry them out.
 
     received -> instant -> erasing -> retraining -> verified -> done
                    |          (from here on it cannot be cancelled)
                    +-> cancelled                      any -> failed, with a reason; its data stays withheld
 
 A request enters a state in the transaction that makes the state true, or after it has become true. While a request
-waits, its samples are listed as withheld, and nothing that learned from them is served (`views.served`). One erasure
-carries out a batch of requests (`erase.execute`); its steps move all of them.
+waits, its samples are listed as withheld, and nothing that learned from them is served (`views.served`).
 
-Which waiting requests are carried out together: those that wait for the same groups, the most urgent first.
+One erasure carries out a batch of requests (`erase.execute`), and its steps move all of them. A batch is the waiting
+request with the nearest deadline and all requests that wait for the same groups.
 """
 
 import json
@@ -74,13 +74,13 @@ __all__ = [
     "wish",
     "withheld_by",
 ]
-
 PATIENCE = timedelta(days=30)  # the deadline of a request that names none
+MOST = 10_000  # requests that are considered for one batch
 
 
 @dataclass(frozen=True)
 class Submission:
-    """What is entered: who asks for what, until when, and under which keys it is recognised if it comes again."""
+    """A request to be entered: who asks for what, by when; `key` and `body` identify a repeated request."""
 
     request: ForgetRequest
     asker: str = ""
@@ -89,15 +89,13 @@ class Submission:
     body: str = ""
 
 
-def now() -> str:
-    """The time, as it is kept."""
-    return datetime.now(UTC).isoformat()
+# The life of a request
 
 
 def enter(transaction: Transaction, what: Submission, ids: Sequence[str], marks: Iterable[str] = ()) -> int:
-    """Add a request, withhold its samples, and tell the ledger; its number.
+    """Add a request, withhold its samples, and record the event; returns its number.
 
-    `marks` are keyed hashes of what it names, by which its asker is recognised when the names are gone.
+    `marks` are keyed hashes of what it names; they show who asked for what after the names are deleted.
     """
     received = datetime.now(UTC)
     new = NewRequest(
@@ -115,21 +113,21 @@ def enter(transaction: Transaction, what: Submission, ids: Sequence[str], marks:
 
 
 def move(transaction: Transaction, numbers: Iterable[int], state: str, *, of: Sequence[str] = STATES) -> int:
-    """Let requests that are in one of the states `of` enter another; how many did."""
+    """Move requests that are in one of the states `of` to another state; returns how many were moved."""
     return len(requests.move_requests(transaction, numbers, state, of=of))
 
 
 def start(transaction: Transaction, numbers: Sequence[int], erasure: int) -> None:
-    """Tie waiting requests to the erasure that carries them out; from here on their samples are being erased."""
+    """Assign waiting requests to the erasure that carries them out; from now on they cannot be cancelled."""
     if move(transaction, numbers, ERASING, of=(INSTANT,)) != len(numbers):
-        raise WorkspaceError("a request of the batch was cancelled meanwhile; choose again")
+        raise WorkspaceError("a request of the batch was cancelled meanwhile; choose the batch again")
     for number in numbers:
         requests.set_erasure(transaction, number, erasure)
         requests.release_samples(transaction, number)
 
 
 def close(transaction: Transaction, erasure: int, certificate: int, *, lacking: str = "") -> None:
-    """Record the certificate of an erasure's requests, and drop what they named; `settle` moves them to done.
+    """Record the certificate of an erasure's requests, and delete what they named; `settle` moves them to done.
 
     If groups are lacking, the requests fail with `lacking` as the reason.
     """
@@ -139,7 +137,7 @@ def close(transaction: Transaction, erasure: int, certificate: int, *, lacking: 
 
 
 def settle(catalogue: Catalogue) -> list[int]:
-    """Move the requests that are closed, and whose traces are out of the catalogue's log, to done; their numbers."""
+    """Move closed requests to done and return their numbers; call it once `scrub` has emptied the catalogue's log."""
     numbers = requests.closed_requests(catalogue)
     if numbers:
         with catalogue.transaction() as transaction:
@@ -147,16 +145,16 @@ def settle(catalogue: Catalogue) -> list[int]:
     return numbers
 
 
+def fail(transaction: Transaction, numbers: Iterable[int], reason: str) -> None:
+    """Move requests to failed, with a reason that contains no names; their samples stay withheld."""
+    requests.fail_requests(transaction, numbers, reason)
+
+
 def failure_reason(error: Exception) -> str:
-    """Why a request failed, in words that name nobody: they stay when the names are gone."""
+    """Why a request failed; the text contains no names, because it stays when the names are deleted."""
     if isinstance(error, DamagedFile):
         return "a file that it needs is torn or was changed: `shardgraph verify` names it, restore it from a backup"
     return f"{type(error).__name__}: `shardgraph verify` says what is wrong"
-
-
-def fail(transaction: Transaction, numbers: Iterable[int], reason: str) -> None:
-    """Let requests fail, with a reason that names nobody; their samples stay withheld."""
-    requests.fail_requests(transaction, numbers, reason)
 
 
 def cancel(catalogue: Catalogue, number: int, *, release: bool = False) -> None:
@@ -172,6 +170,14 @@ def cancel(catalogue: Catalogue, number: int, *, release: bool = False) -> None:
     catalogue.scrub()
 
 
+def now() -> str:
+    """The current time, as the catalogue stores it."""
+    return datetime.now(UTC).isoformat()
+
+
+# Looking up a request
+
+
 def find(catalogue: Catalogue, number: int) -> Request:
     """A request by its number, with its history; an error if there is none."""
     found = requests.find_request(catalogue, number)
@@ -181,41 +187,40 @@ def find(catalogue: Catalogue, number: int) -> Request:
 
 
 def find_repeated(catalogue: Catalogue, key: str, body: str) -> int | None:
-    """The request that came under this key before, if any; an error if the hash of what it asked is another."""
+    """The request that used this key before, if any; an error if the hash of its body differs."""
     found = requests.find_repeated(catalogue, key)
     if found and found[1] != body:
-        raise WorkspaceError("this Idempotency-Key came before, with another request")
+        raise WorkspaceError("an Idempotency-Key must belong to one request, this one was used for another one")
     return found[0] if found else None
 
 
 def wish(catalogue: Catalogue, number: int) -> ForgetRequest:
-    """What a request names; nothing once it is closed."""
+    """What a request names; an empty request once it is closed."""
     names, reason = requests.find_wish(catalogue, number) or ("{}", "")
     return ForgetRequest(**{kind: tuple(given) for kind, given in json.loads(names).items()}, reason=reason)
 
 
-MOST = 10_000  # requests that are looked at together
+# Batches
 
 
 def next_batch(context: Context, grace: float = 0.0) -> list[int]:
-    """The requests to carry out now: of those that are due, the one whose deadline comes first, and all that share
-    groups with it.
+    """The requests to carry out now: the due request with the nearest deadline, and all that share groups with it.
 
-    A request waits for `grace` seconds first, in which it can be cancelled, unless its deadline is nearer.
+    A request becomes due after `grace` seconds, in which it can be cancelled, or earlier if its deadline is nearer.
     """
     waiting = due_requests(context.catalogue, grace)
     return group_requests(waiting[0], _touched(context, waiting)) if waiting else []
 
 
 def due_requests(catalogue: Catalogue, grace: float = 0.0) -> list[int]:
-    """The waiting requests whose time has come, the nearest deadline first."""
+    """The waiting requests that are due, the nearest deadline first."""
     waiting = requests.requests_after(catalogue, states=(requests.INSTANT,), limit=MOST)
     ordered = sorted(waiting, key=lambda request: (datetime.fromisoformat(request.deadline), request.number))
     return [request.number for request in ordered if _is_due(request, grace)]
 
 
 def group_requests(first: int, touched: Mapping[int, set[str]]) -> list[int]:
-    """`first` and all that share something with it, or with one that does: each group is rebuilt once."""
+    """`first` and all requests that share a group or unit with it, directly or through others: each is rebuilt once."""
     batch, reach = [first], set(touched[first])
     left = [number for number in touched if number != first]
     while joining := [number for number in left if touched[number] & reach]:
@@ -226,7 +231,7 @@ def group_requests(first: int, touched: Mapping[int, set[str]]) -> list[int]:
 
 
 def unite_requests(wishes: Sequence[ForgetRequest]) -> ForgetRequest:
-    """One request for all that these name."""
+    """One request that names everything that these name."""
 
     def named(kind: str) -> tuple[str, ...]:
         return tuple(sorted({name for one in wishes for name in getattr(one, kind)}))
@@ -235,7 +240,7 @@ def unite_requests(wishes: Sequence[ForgetRequest]) -> ForgetRequest:
 
 
 def _touched(context: Context, numbers: Sequence[int]) -> dict[int, set[str]]:
-    """What carrying out every request rebuilds and rewrites: groups, and files of samples."""
+    """For every request, the groups that it rebuilds and the units that it rewrites."""
     catalogue = context.catalogue
     rows = {n: tuple(inventory.find_by_id(catalogue, requests.withheld_by(catalogue, [n]))) for n in numbers}
     groups = groups_by_request(context.store, context.config, rows)

@@ -1,7 +1,7 @@
-"""The queue of a workspace's forget requests: taken by one process, carried out in batches by another.
+"""RequestQueue: one process submits forget requests, the same or another process carries them out in batches.
 
-Whoever takes a request withholds its samples in the same transaction; whoever carries it out holds the write lock. The
-two may be different processes, and each may die at any time: what they know is in the catalogue.
+Submitting a request withholds its samples in the same transaction. Carrying requests out needs the write lock. Either
+process may be killed at any time: all state is in the catalogue.
 """
 
 import json
@@ -24,12 +24,12 @@ from shardgraph.storage.catalogue import Transaction
 from shardgraph.storage.tables import erasures, inventory, ledger, requests
 from shardgraph.storage.tables.requests import Request
 
-MOST = 10_000  # requests that are looked at together
-POLL = 0.1  # seconds between two looks, while a command waits for the service
+MOST = 10_000  # requests that one `withhold` moves
+POLL = 0.1  # seconds between two checks, while a command waits for the service
 
 
 class RequestQueue:
-    """Forget requests from their acceptance to their certificate."""
+    """Forget requests, from their submission to their certificate."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -37,7 +37,7 @@ class RequestQueue:
     # Requests
 
     def submit(self, what: Submission) -> Request:
-        """Take a request, and withhold what it names; the same key again gives the same request."""
+        """Add a request and withhold the samples that it names; a repeated key returns the first request."""
         context = self._context
         if what.key and (before := queue.find_repeated(context.catalogue, what.key, what.body)):
             return self.find(before)
@@ -52,7 +52,7 @@ class RequestQueue:
         return self.find(number)
 
     def has_accepted(self, plan: ForgetPlan) -> bool:
-        """Whether all samples of a plan have left, or wait in the queue; either happens in one transaction."""
+        """Whether all samples of a plan are erased or withheld; either happens in one transaction."""
         here = inventory.known_ids(self._context.catalogue, (row.id for row in plan.rows))
         return here <= requests.withheld_ids(self._context.catalogue)
 
@@ -61,20 +61,20 @@ class RequestQueue:
         return queue.find(self._context.catalogue, number)
 
     def cancel(self, number: int, *, release: bool = False) -> Request:
-        """Take a request back before its erasing starts; what was withheld for it may be served again.
+        """Cancel a request before its erasure starts; the samples that it withheld may be served again.
 
-        With `release` its Idempotency-Key may come again: nobody was told that it was accepted.
+        With `release` its Idempotency-Key may be used again: use it if the acceptance was never confirmed.
         """
         queue.cancel(self._context.catalogue, number, release=release)
         erasure_log.append_cancelled(self._context, number)
         return self.find(number)
 
     def retry(self, number: int) -> Request:
-        """Let a failed request try again."""
+        """Queue a failed request again."""
         with self._context.catalogue.transaction() as transaction:
             found = self.find(number)
             if found.state != requests.FAILED:
-                raise WorkspaceError(f"only a failed request can be tried again; {number} is {found.state}")
+                raise WorkspaceError(f"only a failed request can be tried again, request {number} is {found.state}")
             if found.erasure is None:
                 requests.move_requests(transaction, [number], requests.RECEIVED)
             else:
@@ -83,9 +83,9 @@ class RequestQueue:
         return self.find(number)
 
     def withhold(self, numbers: Sequence[int] | None = None, state: str = "") -> list[int]:
-        """Record of received requests that nothing which saw their samples is served; the caller made it true.
+        """Record for received requests that nothing that saw their samples is served any more; the caller ensures it.
 
-        `state` is the id of the first served state that is without them.
+        `state` is the id of the first served state without the samples.
         """
         waiting = [
             one.number
@@ -99,7 +99,7 @@ class RequestQueue:
         return chosen
 
     def carry_out(self, grace: float = 0.0) -> list[int]:
-        """Carry out the next batch, after what was interrupted; the requests it took, none if nothing is due."""
+        """Finish interrupted erasures, then carry out the next batch; returns its requests, none if nothing is due."""
         context = self._context
         waiting = erasures.erasures_under_way(context.catalogue) or next_batch(context, grace)
         if not waiting and not context.catalogue.dirty:
@@ -113,7 +113,7 @@ class RequestQueue:
             return batch
 
     def wait_for(self, number: int) -> Certificate:
-        """The certificate of a request, when it is done; if no service runs (any more), the work is done here."""
+        """Wait until a request is done and return its certificate; if no service runs, this carries it out itself."""
         while (found := self.find(number)).state not in requests.FINAL:
             if self._context.is_served:
                 time.sleep(POLL)
@@ -126,7 +126,7 @@ class RequestQueue:
         return Certificate.load(certificate_path(self._context.root, found.certificate))
 
     def without_leaving(self, request: ForgetRequest) -> tuple[ForgetRequest, int | None]:
-        """The request without what is being forgotten just now, and the number of the erasure that does so."""
+        """The request without what an erasure under way is forgetting, and the number of that erasure."""
         leaving = self._leaving(request)
         names = {kind: tuple(name for name in given if (kind, name) not in leaving) for kind, given in request.named()}
         return ForgetRequest(**names, reason=request.reason), max(leaving.values(), default=None)
@@ -134,11 +134,11 @@ class RequestQueue:
     # The log of erasures outside the workspace
 
     def keep_log(self, path: Path) -> None:
-        """Log what is asked to be forgotten in a file outside the workspace and its backups, from now on."""
+        """Log forget requests in a file outside the workspace and its backups, from now on."""
         erasure_log.keep_log(self._context, path)
 
     def replay(self) -> Request | None:
-        """Ask again for what that log says and the ledger does not know: this was restored from a backup."""
+        """Submit again the requests of the log that the ledger lacks: the workspace was restored from a backup."""
         names, ids = erasure_log.find_missing(self._context)
         found = None
         if ids:
@@ -147,29 +147,29 @@ class RequestQueue:
             erasure_log.record_replay(self._context, names)
         return found
 
-    # Inside
+    # Helpers
 
     def _plan(self, batch: Sequence[int]) -> ForgetPlan:
-        """One plan for all that the requests withhold, in the name of what they asked."""
+        """One plan for all samples that the requests withhold; its request names what they asked."""
         context = self._context
         samples = ForgetRequest(samples=tuple(requests.withheld_by(context.catalogue, batch)))
         asked = unite_requests([queue.wish(context.catalogue, number) for number in batch])
         return replace(plan_forget(context.store, context.config, context.keys, samples), request=asked)
 
     def _can_run(self, number: int) -> bool:
-        """Whether a request can be carried out; if its files are damaged it fails, and the others go on."""
+        """Whether a request can be carried out; if its files are damaged, it fails, and others go on."""
         catalogue = self._context.catalogue
         try:
             plan = self._plan([number])
             if plan.rows:
                 check_inputs(self._context, plan, instant=False)
                 return True
-            with catalogue.transaction() as transaction:  # what it named was forgotten in another way meanwhile
+            with catalogue.transaction() as transaction:  # another erasure has forgotten its samples meanwhile
                 _finish_already(transaction, number, plan.already[-1])
                 transaction.mark_dirty()
             catalogue.scrub()
         except DiskFull:
-            raise  # it can be tried again later
+            raise  # the request stays queued for a later attempt
         except ShardgraphError as error:
             with catalogue.transaction() as transaction:
                 queue.fail(transaction, [number], queue.failure_reason(error))
@@ -179,7 +179,7 @@ class RequestQueue:
         context = self._context
         rows = plan.rows if plan else ()
         if inventory.find_by(context.catalogue, "id", [row.id for row in rows]) != list(rows):
-            raise WorkspaceBusy("the workspace changed just now; ask again")
+            raise WorkspaceBusy("the workspace changed meanwhile; submit the request again")
         named = {*what.request.selectors(), *(("samples", row.id) for row in rows)}
         named |= {("subjects", row.subject) for row in rows if row.subject}
         number = queue.enter(transaction, what, [row.id for row in rows], [context.keys.mark(*one) for one in named])
@@ -193,17 +193,17 @@ class RequestQueue:
         return number
 
     def _join(self, transaction: Transaction, number: int, erasure: int | None) -> None:
-        """Tie a request to the erasure under way that forgets the same."""
+        """Assign a request to the erasure under way that forgets the same samples."""
         found = erasures.find_erasure(self._context.catalogue, erasure) if erasure is not None else None
         if found is None or found.state in (erasures.DONE, erasures.INSTANT):
-            raise WorkspaceBusy("the workspace changed just now; ask again")
+            raise WorkspaceBusy("the workspace changed meanwhile; submit the request again")
         requests.set_erasure(transaction, number, found.number)
         retraining = found.state == erasures.RETRAINING
         state = requests.RETRAINING if retraining else requests.ERASING
         requests.move_requests(transaction, [number], state)
 
     def _leaving(self, request: ForgetRequest) -> dict[tuple[str, str], int]:
-        """Those of the names that are being forgotten just now, with the number of the erasure that does so."""
+        """Those of the names that an erasure under way is forgetting, with its number."""
         context = self._context
         gone = erasures.erasures_of(context.catalogue, request.samples)
         found = {("samples", name): number for name, number in gone.items()}
@@ -216,7 +216,7 @@ class RequestQueue:
 
 
 def _finish_already(transaction: Transaction, number: int, certificate: int) -> None:
-    """End a request whose names were forgotten before: the certificate of then is this one's."""
+    """End a request whose names were forgotten before; it gets the certificate of that time."""
     requests.close_request(transaction, number, certificate)
     requests.release_samples(transaction, number)
     requests.move_requests(transaction, [number], requests.DONE)

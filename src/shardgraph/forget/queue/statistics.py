@@ -1,4 +1,4 @@
-"""Statistics of the past: accuracy over time, what forgetting cost and saved, deadlines kept."""
+"""Statistics from the ledger: accuracy over time, what erasures cost and saved, deadlines kept."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ MEASURED = "measured"
 
 @dataclass(frozen=True)
 class Measurement:
-    """How accurate the model was on the held-out samples of then."""
+    """The accuracy of the model on the held-out samples, both as of `time`."""
 
     time: str
     accuracy: float
@@ -23,7 +23,7 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Costs:
-    """Samples that forgetting has read again, and those that as many full retrainings would have read."""
+    """Samples that erasures have read again, and those that as many full retrainings would have read."""
 
     forgets: int
     revisited: int
@@ -31,19 +31,19 @@ class Costs:
 
     @property
     def saved(self) -> float:
-        """The share that was not read again."""
+        """The share of samples that was not read again."""
         return 1 - self.revisited / self.retraining if self.retraining else 0.0
 
 
 @dataclass(frozen=True)
 class Deadlines:
-    """Requests against their deadlines."""
+    """How requests stand against their deadlines."""
 
     by_state: dict[str, int]
     overdue: int
     done: int
     done_in_time: int
-    nearest: tuple[requests.Request, ...]  # those that wait, by deadline
+    nearest: tuple[requests.Request, ...]  # open requests, by deadline
 
 
 def measurements(catalogue: Catalogue, most: int = 200) -> list[Measurement]:
@@ -59,7 +59,7 @@ def measured(catalogue: Catalogue, keys: Keys, model: str) -> bool:
 
 
 def measure(catalogue: Catalogue, keys: Keys, model: str, evaluate: Callable[[], dict[str, Any]]) -> None:
-    """Tell the ledger how accurate a model is; not again if that was the last thing measured."""
+    """Record the accuracy of a model in the ledger, unless the last measurement was of the same model."""
     if not measured(catalogue, keys, model):
         figures = evaluate()
         told = {"measures": keys.mark(model), "accuracy": figures["accuracy"], "samples": figures["samples"]}
@@ -68,13 +68,13 @@ def measure(catalogue: Catalogue, keys: Keys, model: str, evaluate: Callable[[],
 
 
 def costs(catalogue: Catalogue) -> Costs:
-    """What all accepted forgets cost; those of ledgers that did not say so yet are left out."""
+    """What all accepted erasures cost; events of versions that did not record it are left out."""
     found = ledger.count_costs(catalogue)
     return Costs(found.erasures, found.revisited, found.retraining)
 
 
 def deadlines(catalogue: Catalogue, asker: str | None = None, most: int = 8) -> Deadlines:
-    """Requests against their deadlines: all, or one asker's."""
+    """How requests stand against their deadlines: all requests, or those of one asker."""
     done, in_time = requests.count_done(catalogue, asker)
     return Deadlines(
         by_state=requests.count_requests_by_state(catalogue, asker),

@@ -1,4 +1,4 @@
-"""Consumers: their rights, the models of those rights, and the groups that are provisioned for them."""
+"""Consumers: their rights, the models of those rights, and the groups that are trained for them."""
 
 from collections.abc import Iterable, Sequence
 
@@ -35,24 +35,24 @@ class Consumers:
         return rights_by_consumer(self._context.catalogue)
 
     def grant(self, consumer: str, sources: Iterable[str] = (), shards: Iterable[str] = ()) -> Right:
-        """Let a consumer use these sources and shards, beside what it may use already; the right as it is then."""
+        """Let a consumer use these sources and shards in addition to its right; returns the new right."""
         with writing(self._context):
             return self._change(granted(self._context.catalogue, consumer, sources, shards), "granted")
 
     def revoke(self, consumer: str, sources: Iterable[str] = (), shards: Iterable[str] = ()) -> Right:
-        """Take sources and shards from a consumer, or all that it has; the next prediction is without them.
+        """Remove sources and shards from a consumer's right, or all of them; the next prediction does not use them.
 
-        Provisioned groups that learned from more than is left are destroyed; `provision` trains those that are lacking.
+        Provisioned groups that learned from more than the new right allows are destroyed; `provision` trains new ones.
         """
         with writing(self._context):
             return self._change(revoked(self._context.catalogue, consumer, sources, shards), "revoked")
 
     def preview(self, consumer: str, sources: Iterable[str] = (), shards: Iterable[str] = ()) -> Right:
-        """What a consumer's right would be after a grant; changes nothing."""
+        """The right that a grant would give; changes nothing."""
         return granted(self._context.catalogue, consumer, sources, shards)
 
     def reach(self, right: Right | str) -> Reach:
-        """How much of the workspace a right covers, granted or only thought of."""
+        """How much of the workspace a right covers; the right need not be granted."""
         asked = right if isinstance(right, Right) else right_of(self._context.catalogue, right)
         found = self._available(asked)
         rows = provisioned_groups(self._context.catalogue, asked.consumer)
@@ -60,7 +60,7 @@ class Consumers:
         return reach_of(found, len(fit))
 
     def provision(self, consumer: str) -> int:
-        """Train the groups that a right lacks on what it allows, and keep them up to date; how many were trained."""
+        """Train the groups that a right lacks on its data, and keep them up to date; returns how many were trained."""
         context = self._context
         with writing(context):
             right = right_of(context.catalogue, consumer)
@@ -74,7 +74,7 @@ class Consumers:
         return trained
 
     def model(self, consumer: str) -> Model:
-        """The model of a consumer's right, whole in memory; made anew when the right or what it covers has changed."""
+        """The model of a consumer's right, in memory; assembled again when the right or its data has changed."""
         return self._model(consumer).model
 
     def scores(self, consumers: Sequence[str], samples: Samples) -> dict[str, Answer]:
@@ -85,7 +85,7 @@ class Consumers:
         return {name: Answer(held.model.classes, scores[name], held.model.digest) for name, held in models.items()}
 
     def renew(self) -> None:
-        """Bring the models in memory up to date; one that cannot be is dropped, for it may know what is gone."""
+        """Update the models in memory; one that cannot be updated is dropped: it may have seen erased samples."""
         for consumer in list(self._models):
             try:
                 self._model(consumer)
@@ -96,12 +96,12 @@ class Consumers:
             self._shared = None
 
     def drop(self) -> None:
-        """Drop the models in memory: they may have seen what is leaving."""
+        """Drop the models in memory: they may have seen the samples that are about to be erased."""
         self._models.clear()
         self._shared = None
 
     def _change(self, right: Right, event: str) -> Right:
-        """Make this the right of its consumer, and drop what was provisioned for another."""
+        """Store a consumer's right, and drop the provisioned groups that do not fit it."""
         context = self._context
         lacking = self._available(right).lacking if context.config.trained else {}
         detail = {"consumer": self._mark(right.consumer), "sources": len(right.sources), "shards": len(right.shards)}
@@ -139,7 +139,7 @@ class Consumers:
         raise WorkspaceBusy(f"samples of {root} are being moved or withdrawn just now; try again")
 
     def _assemble(self, stamp: Stamp, held: RightModel | None) -> RightModel | None:
-        """The model of a right; None if a file changed meanwhile because what it depends on did."""
+        """The model of a right; None if its stamp changed meanwhile, so that a file did not match."""
         store = self._context.store
         try:
             config = Config.load(self._context.root)
@@ -150,7 +150,7 @@ class Consumers:
             return None
 
     def _shared_pass(self, models: dict[str, RightModel]) -> SharedPass:
-        """One forward pass that serves all these models; the last one is kept while it does."""
+        """One forward pass for all these models; the last one is kept while it covers them."""
         wanted = {name: held.model for name, held in models.items()}
         if self._shared is not None and all(self._shared.models.get(name) is model for name, model in wanted.items()):
             return self._shared

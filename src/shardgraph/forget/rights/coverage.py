@@ -1,8 +1,8 @@
-"""Coverage: what of a workspace a right covers, and how much that is. It reads the catalogue, and changes nothing.
+"""Coverage: which part of a workspace a right covers, and how much that is. It only reads the catalogue.
 
-The part that a right allows is looked at as a workspace of its own: the groups that the allowed samples alone would
-give, with their build keys. A group with the very key of the whole workspace's saw allowed samples only, and is kept.
-The others saw more, and are left out; what the allowed samples would give in their place is work for `provision`.
+The allowed part is treated as a workspace of its own: the groups that the allowed samples alone would give, with their
+build keys. If a group has the same key in the whole workspace, it saw allowed samples only, and the right keeps it. The
+other groups saw more and are left out; `provision` can train the groups that replace them.
 """
 
 from collections.abc import Mapping
@@ -21,12 +21,12 @@ from shardgraph.storage.tables import inventory
 
 @dataclass(frozen=True)
 class View:
-    """The shards as a right sees them.
+    """The allowed part of the shards.
 
-    labels    how many allowed samples of each label every file holds
-    digests   of the files; of one that is allowed in part: of the file, and of the allowed ids
-    whole     the files in which every sample is allowed
-    held      how many samples every file holds, allowed or not
+    labels    by unit: how many allowed samples have each label
+    digests   by unit: the digest of the file; if only a part is allowed, a digest of that and of the allowed ids
+    whole     the units in which every sample is allowed
+    held      by unit: how many samples it holds, allowed or not
     classes   all classes, allowed or not
     """
 
@@ -44,7 +44,7 @@ class View:
 
 @dataclass(frozen=True)
 class Available:
-    """What a right can be served: groups of the workspace that are kept, and those to be provisioned instead."""
+    """The groups for a right: those of the workspace that it keeps, and those that `provision` would train."""
 
     view: View
     everything: Mapping[str, Wanted]  # the groups of the whole workspace
@@ -54,11 +54,11 @@ class Available:
 
 @dataclass(frozen=True)
 class Reach:
-    """How much of a workspace a right covers: each figure of how many."""
+    """How much of a workspace a right covers; `x` of `of_x`."""
 
     samples: int
     of_samples: int
-    shards: int  # wholly allowed
+    shards: int  # in which every sample is allowed
     of_shards: int
     classes: int
     of_classes: int
@@ -78,7 +78,7 @@ class Reach:
 
 
 def view(catalogue: Catalogue, right: Right) -> View:
-    """The shards as this right sees them."""
+    """The part of the shards that this right allows."""
     labels: dict[str, dict[str, int]] = {}
     held: dict[str, int] = {}
     classes, partial = set(), set()
@@ -96,12 +96,12 @@ def view(catalogue: Catalogue, right: Right) -> View:
 
 
 def allowed_ids(catalogue: Catalogue, right: Right, unit: str) -> set[str]:
-    """The samples of a file that a right allows."""
+    """The samples of a unit that a right allows."""
     return {row.id for row in inventory.find_in_unit(catalogue, unit) if right.allows(unit, row.source)}
 
 
 def available_groups(store: Store, config: Config, numerics: Numerics, right: Right) -> Available:
-    """What this right can be served, and what provisioning would train; keys are under these numerics."""
+    """The groups that this right keeps, and those that provisioning would train; keys are under these numerics."""
     seen = view(store.catalogue, right)
     everything = wanted_groups(store, config, numerics)
     alone = wanted_groups(store, config, numerics, (seen.labels, seen.digests))
@@ -110,13 +110,13 @@ def available_groups(store: Store, config: Config, numerics: Numerics, right: Ri
         for name, group in alone.items()
         if name in everything and everything[name].key == group.key and everything[name].files <= seen.whole
     }
-    # A group with private edges is never trained for a right: each of its trainings is a release that costs.
+    # A group with private edges is never trained for a right: each training is a release, and uses up budget.
     lacking = {name: group for name, group in alone.items() if name not in kept and not group.private}
     return Available(seen, everything, kept, lacking)
 
 
 def reach_of(found: Available, provisioned: int) -> Reach:
-    """The figures of what is available, of which so many groups are provisioned."""
+    """The figures of a right's groups, given how many are provisioned."""
     seen = found.view
     return Reach(
         samples=seen.samples,

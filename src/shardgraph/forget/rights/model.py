@@ -1,8 +1,8 @@
-"""À-la-carte models: what a consumer is served, of the adapters and sums that its right covers alone.
+"""À-la-carte models: the model of a consumer's right, made only of adapters and sums that the right covers.
 
-The model of a right is the ensemble of the adapters whose whole neighbourhood it allows, with prototypes, class list
-and mixing weight of the allowed samples, and a digest of its own. It is a function of what is retained and of the right
-as they are now: nothing of it is kept on disk but what was provisioned.
+The model of a right is the ensemble of the adapters whose whole neighbourhood the right allows, with prototypes, class
+list and mixing weight of the allowed samples, and a digest of its own. It depends only on the retained data and on the
+right; except for provisioned groups, no part of it is stored on disk.
 """
 
 from collections.abc import Iterable, Mapping
@@ -26,7 +26,7 @@ from shardgraph.storage.tables import erasures, inventory, requests
 
 @dataclass(frozen=True)
 class Stamp:
-    """What a right's model depends on, cheap to look at: another stamp, another model."""
+    """What a right's model depends on, cheap to compute: equal stamps mean equal models."""
 
     right: Right
     model_digest: str
@@ -37,18 +37,18 @@ class Stamp:
 
 @dataclass(frozen=True)
 class RightModel:
-    """A right's model in memory, and the adapters that it was made of, by group."""
+    """A right's model in memory, and its adapters by group."""
 
     stamp: Stamp
     model: Model
     adapters: Mapping[str, Adapters]
     sums: RightSums
-    settled: bool  # whether no file was being moved: what may be kept until the stamp changes
+    settled: bool  # whether no file was being moved; only then it may be kept until the stamp changes
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What the model of one right says of some samples: scores [n, K] in the order of its classes."""
+    """The scores [n, K] of the model of one right for some samples, in the order of its classes."""
 
     classes: tuple[str, ...]
     scores: np.ndarray[Any, np.dtype[Any]]
@@ -60,7 +60,7 @@ class Answer:
 
 
 def stamp_of(store: Store, consumer: str) -> Stamp:
-    """The stamp of a consumer's model as it would be now."""
+    """The stamp that a consumer's model would have now."""
     catalogue = store.catalogue
     with catalogue.reading():
         right = right_of(catalogue, consumer)
@@ -73,7 +73,7 @@ def stamp_of(store: Store, consumer: str) -> Stamp:
 def assemble_model(
     store: Store, config: Config, stamp: Stamp, device: str, before: RightSums | None = None
 ) -> RightModel:
-    """The model of a right, whole in memory; the sums from those before, where that saves work."""
+    """The model of a right, in memory; its sums are computed from `before` where that saves work."""
     right, manifest = stamp.right, Manifest.load(store.root)
     if not manifest.model_digest:
         raise WorkspaceError(f"{store.root} has no model yet; run: shardgraph train {store.root}")
@@ -101,8 +101,8 @@ def _clean(
 ) -> tuple[dict[str, str], list[Provisioned]]:
     """Groups of the workspace that a right keeps, by name and digest, and groups that are provisioned for it.
 
-    A group is served if it is built as wanted of what is retained now, if the manifest names it (or a row of this
-    right), and if no file that it learned from holds a sample that waits to be forgotten.
+    A group is served if it is built as wanted from the retained data, if the manifest (or a row of this right) names
+    it, and if no unit that it learned from holds a withheld sample.
     """
     built = built_as_wanted(store, found.kept)
     kept = {
@@ -121,14 +121,14 @@ def _clean(
 
 
 def _settled(store: Store, manifest: Manifest) -> bool:
-    """Whether no file of samples is being moved, and all that the manifest names is built."""
+    """Whether no unit is being rewritten, and everything that the manifest names is built."""
     built = {name: group.digest for name, group in inventory.built_groups(store.catalogue).items()}
     published = all(built.get(name) == value for name, value in manifest.groups.items())
     return published and not inventory.any_unit_dirty(store.catalogue)
 
 
 def _held_back(store: Store) -> dict[str, set[str]]:
-    """The samples that wait to be forgotten, by file."""
+    """The withheld samples, by unit."""
     found: dict[str, set[str]] = {}
     for row in requests.withheld_rows(store.catalogue):
         found.setdefault(row.unit, set()).add(row.id)
@@ -136,7 +136,7 @@ def _held_back(store: Store) -> dict[str, set[str]]:
 
 
 def _ids(store: Store, right: Right, found: Available, held_back: Mapping[str, set[str]]) -> dict[str, set[str]]:
-    """The samples that may be used, by file."""
+    """The samples that may be used, by unit."""
     units = {unit: allowed_ids(store.catalogue, right, unit) for unit in sorted(found.view.labels)}
     left = {unit: ids - held_back.get(unit, set()) for unit, ids in units.items()}
     return {unit: ids for unit, ids in left.items() if ids}

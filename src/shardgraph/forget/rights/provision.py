@@ -1,9 +1,8 @@
-"""Provisioning: groups trained on what a right allows and nothing else, kept under that right.
+"""Provisioning: groups that are trained only on the data that a right allows, and kept for that right.
 
-It is an artificial forget: the group is trained as if the workspace held the allowed samples alone, by its own name and
-seed, so its bytes are those of such a workspace. A file is named after its consumer and its build key; a row of the
-catalogue says that it is there. Rows lead: a file without a row is destroyed, a row whose key is not wanted is not
-served.
+A group is trained as if the workspace held the allowed samples alone, with its own name and seed, so its bytes are
+those of such a workspace. The name of its file depends on the consumer and the build key; a row of the catalogue
+records it. The rows decide: a file without a row is destroyed, and a row whose key is not wanted is not served.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -33,39 +32,39 @@ FOLDER = "rights"
 
 @dataclass(frozen=True)
 class Provisioned:
-    """A group that is kept under a right."""
+    """A group that is kept for a right."""
 
     consumer: str
     name: str
     key: str
     digest: str
-    units: tuple[str, ...]  # the files that it learned from
+    units: tuple[str, ...]  # the units that it learned from
 
     def path(self, root: Path) -> Path:
-        """Where its adapters lie."""
+        """The path of its adapters."""
         return provisioned_path(root, self.consumer, self.key)
 
     def load(self, root: Path) -> Adapters:
-        """Its adapters, checked."""
+        """Its adapters, checked against their digest."""
         raw = read_file(self.path(root))
         if digest(raw) != self.digest:
-            raise DamagedFile(f"{self.path(root)} is torn or was changed; `shardgraph train --rebuild` builds it anew")
+            raise DamagedFile(f"{self.path(root)} is torn or was changed; `shardgraph train --rebuild` builds it again")
         return Adapters.from_bytes(raw)
 
 
 def provisioned_path(root: Path, consumer: str, key: str) -> Path:
-    """Where the adapters with this build key lie for this consumer."""
+    """The path of the adapters with this build key, for this consumer."""
     return root / FOLDER / digest("right", consumer)[:32] / f"{digest('provisioned', key)[:32]}.safetensors"
 
 
 def provisioned_groups(catalogue: Catalogue, consumer: str | None = None) -> list[Provisioned]:
-    """The groups that are kept under a right, or under any."""
+    """The groups that are kept for the right of a consumer, or for all rights."""
     found = parties.provisioned_groups(catalogue, consumer)
     return [Provisioned(row.consumer, row.name, row.key, row.digest, row.units) for row in found]
 
 
 def provision(context: Context, right: Right) -> int:
-    """Train the groups that this right lacks, and destroy those that it should not have; how many were trained."""
+    """Train the groups that this right lacks, and destroy those that it may not keep; returns how many were trained."""
     store, config, progress = context.store, context.config, context.progress
     found = available_groups(store, config, context.numerics, right)
     withdraw_stale(store, right.consumer, found.lacking)
@@ -90,7 +89,7 @@ def provision(context: Context, right: Right) -> int:
 
 
 def provision_all(context: Context) -> int:
-    """Bring every provisioned right up to date; how many groups were trained."""
+    """Update the groups of every provisioned right; returns how many were trained."""
     rights = [right for right in rights_by_consumer(context.catalogue).values() if right.provision]
     return sum(provision(context, right) for right in rights)
 
@@ -99,9 +98,9 @@ def provision_all(context: Context) -> int:
 def training(
     store: Store, config: Config, right: Right, found: Available, groups: Iterable[Wanted]
 ) -> Iterator[list[GroupTask]]:
-    """Tasks that train groups of the allowed samples alone, each at a path below the scratch folder.
+    """Tasks that train groups on the allowed samples alone; each writes to a path in the scratch folder.
 
-    Of a file that is allowed in part, the allowed samples are copied there, too, and destroyed in the end.
+    If only a part of a unit is allowed, the allowed samples are copied to the scratch folder and destroyed at the end.
     """
     groups = list(groups)
     units = {unit for group in groups for unit in (*group.members, *group.others)} - found.view.whole
@@ -128,35 +127,35 @@ def training(
 
 
 def allowed_samples(store: Store, unit: str, ids: set[str]) -> Samples:
-    """Those samples of a file; an error if it does not hold all of them."""
+    """These samples of a unit; an error if its file does not hold all of them."""
     samples = store.read(unit)
     rows = [i for i, sample in enumerate(samples.ids) if sample in ids]
     if len(rows) != len(ids):
-        raise DamagedFile(f"{unit} should hold {len(ids)} samples of a right, its file has {len(rows)} of them")
+        raise DamagedFile(f"{unit} must hold {len(ids)} samples of a right, its file has {len(rows)} of them")
     return samples if len(rows) == len(samples) else samples.take(rows)
 
 
 def withdraw_stale(store: Store, consumer: str, wanted: Mapping[str, Wanted]) -> None:
-    """Take from a right the groups that it should not have, and destroy their files."""
+    """Remove the groups that a right may not keep, and destroy their files."""
     with store.catalogue.transaction() as transaction:
         keep_only(transaction, consumer, wanted)
     destroy_strays(store)
 
 
 def keep_only(transaction: Transaction, consumer: str, wanted: Mapping[str, Wanted]) -> None:
-    """Drop the rows of a right's groups that are not wanted, or not as they are."""
+    """Delete the rows of a right's groups that are not wanted, or have another key."""
     parties.keep_provisioned(transaction, consumer, {name: group.key for name, group in wanted.items()})
 
 
 def strays(store: Store) -> list[Path]:
-    """Files of provisioned groups that no row speaks of, and empty folders: an act on them was interrupted."""
+    """Files of provisioned groups without a row, and empty folders, which an interrupted process left."""
     known = {group.path(store.root) for group in provisioned_groups(store.catalogue)}
     empty = {folder for folder in (store.root / FOLDER).glob("*") if not any(folder.iterdir())}
     return sorted((set((store.root / FOLDER).glob("*/*")) - known) | empty)
 
 
 def destroy_strays(store: Store) -> None:
-    """Overwrite and unlink what no row speaks of, and the folders that are empty then."""
+    """Overwrite and unlink files without a row, and remove empty folders."""
     for path in strays(store):
         path.rmdir() if path.is_dir() else destroy_with_folder(path)
     with suppress(OSError):
@@ -164,7 +163,7 @@ def destroy_strays(store: Store) -> None:
 
 
 def check_provisioned(store: Store) -> int:
-    """Raise unless every provisioned group is there as recorded, and nothing else; how many there are."""
+    """The number of provisioned groups; an error unless their files are as recorded, and there are no others."""
     groups = provisioned_groups(store.catalogue)
     for group in groups:
         group.load(store.root)
@@ -174,7 +173,7 @@ def check_provisioned(store: Store) -> int:
 
 
 def find_different(context: Context, right: Right) -> tuple[int, list[str]]:
-    """Train a right's groups elsewhere and compare: how many there are, and the names of those that are not equal."""
+    """Train a right's groups in scratch files and compare; returns their number, and the names of those that differ."""
     store, config = context.store, context.config
     found = available_groups(store, config, context.numerics, right)
     kept = {group.name: group for group in provisioned_groups(store.catalogue, right.consumer)}
@@ -183,6 +182,6 @@ def find_different(context: Context, right: Right) -> tuple[int, list[str]]:
     with training(store, config, right, found, again) as tasks, closing(run_tasks(context, tasks)) as results:
         outputs = {task.name: Path(task.output) for task in tasks}
         for result in results:
-            destroy(outputs[result.name])  # it saw samples that may be forgotten later
+            destroy(outputs[result.name])  # it learned from samples that may be forgotten later
             wrong += [result.name] if result.digest != kept[result.name].digest else []
     return len(kept), sorted(wrong)

@@ -1,7 +1,7 @@
 """Rights: which part of the data a consumer may use, and their rows in the catalogue.
 
-A right names sources and shards. It allows every training sample of those sources, and every one in those shards, also
-those that come later. Nobody's right is part of the configuration: it can be given and taken at any time.
+A right names sources and shards. It allows every training sample of those sources and in those shards, also samples
+that are added later. Rights are not part of the configuration: they can be granted and revoked at any time.
 """
 
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ SOURCE, SHARD = "source", "shard"
 
 @dataclass(frozen=True)
 class Right:
-    """What one consumer may use; `provision` says whether groups of that part alone are kept for it."""
+    """What one consumer may use; with `provision`, groups trained on that part alone are kept for it."""
 
     consumer: str
     sources: tuple[str, ...] = ()
@@ -26,23 +26,23 @@ class Right:
     provision: bool = False
 
     def allows(self, unit: str, source: str) -> bool:
-        """Whether a training sample of this source, in this file, may be used."""
+        """Whether a training sample of this source, in this unit, may be used."""
         return source in self.sources or unit.removeprefix("shard:") in self.shards
 
     def plus(self, sources: Iterable[str], shards: Iterable[str]) -> "Right":
-        """With these, too."""
+        """The right extended by these."""
         _check_lists(sources, shards)
         more = {"sources": {*self.sources, *sources}, "shards": {*self.shards, *shards}}
         return replace(self, **{kind: tuple(sorted(names)) for kind, names in more.items()})  # type: ignore[arg-type]
 
     def minus(self, sources: Iterable[str], shards: Iterable[str]) -> "Right":
-        """Without these."""
+        """The right without these."""
         _check_lists(sources, shards)
         less = {"sources": {*self.sources} - {*sources}, "shards": {*self.shards} - {*shards}}
         return replace(self, **{kind: tuple(sorted(names)) for kind, names in less.items()})  # type: ignore[arg-type]
 
     def to_grant(self) -> Grant:
-        """The right as the catalogue keeps it."""
+        """The right as a row of the catalogue."""
         return Grant(self.consumer, self.sources, self.shards, self.provision)
 
     def to_json(self) -> dict[str, Any]:
@@ -56,7 +56,7 @@ def rights_by_consumer(catalogue: Catalogue) -> dict[str, Right]:
 
 
 def right_of(catalogue: Catalogue, consumer: str) -> Right:
-    """A consumer's right."""
+    """The right of a consumer; an error if it has none."""
     found = parties.find_grant(catalogue, consumer)
     if found is None:
         raise UnknownConsumer(f"{consumer!r} has no right here; `shardgraph grant` gives one", [consumer])
@@ -64,7 +64,7 @@ def right_of(catalogue: Catalogue, consumer: str) -> Right:
 
 
 def granted(catalogue: Catalogue, consumer: str, sources: Iterable[str], shards: Iterable[str]) -> Right:
-    """What a consumer's right would be with these, too; an error if there is nothing of that name here."""
+    """A consumer's right extended by these; an error if the workspace has no samples of that name. Changes nothing."""
     wanted = Right(consumer).plus(sources, shards)
     if not consumer or any("\ud800" <= letter <= "\udfff" for letter in consumer):
         raise InputError(f"a consumer must have a name that is valid text, got {consumer!r}")
@@ -79,7 +79,7 @@ def granted(catalogue: Catalogue, consumer: str, sources: Iterable[str], shards:
 
 
 def revoked(catalogue: Catalogue, consumer: str, sources: Iterable[str], shards: Iterable[str]) -> Right:
-    """What a consumer's right would be without these, or without anything if none are named."""
+    """A consumer's right without these, or an empty right if none are named. Changes nothing."""
     _check_lists(sources, shards)
     old, sources, shards = right_of(catalogue, consumer), tuple(sources), tuple(shards)
     if not sources and not shards:

@@ -1,7 +1,8 @@
-"""Sums over the samples that a right allows, changed by what came and went where that can be done exactly.
+"""Sums over the samples that a right allows, updated by addition and subtraction where that is exact.
 
-Summing all of them anew takes as long as describing every sample. A process that serves keeps the last sums of a right
-and the fingerprints of its samples; as long as what left can still be read, subtracting it gives the same integers.
+Summing all samples again takes time in proportion to their number. A serving process keeps the last sums of a right and
+the fingerprints of its samples. While the samples that left can still be read, subtracting them gives the same integers
+as summing again.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,12 +16,12 @@ from shardgraph.storage.samples import Samples
 from shardgraph.storage.store import Store
 from shardgraph.storage.tables import inventory
 
-Chosen = Mapping[str, set[str]]  # ids, by file
+Chosen = Mapping[str, set[str]]  # unit -> ids
 
 
 @dataclass(frozen=True)
 class Part:
-    """What was counted of one file: its digest then, and a fingerprint of every sample by id."""
+    """The summed part of one unit: the digest of its file at that time, and a fingerprint of every sample by id."""
 
     digest: str
     prints: Mapping[str, str]
@@ -28,14 +29,14 @@ class Part:
 
 @dataclass(frozen=True)
 class RightSums:
-    """Prototypes, and what they are the sums of."""
+    """Prototypes, and the parts that they sum, by unit."""
 
     prototypes: Prototypes
     parts: Mapping[str, Part]
 
 
 def sum_allowed(store: Store, chosen: Chosen, recipe: Recipe, before: RightSums | None = None) -> RightSums:
-    """The sums of these samples; from those before where that is exact, else anew."""
+    """The sums of these samples: updated from `before` where that is exact, otherwise summed again."""
     return (before and _changed(store, chosen, before)) or _anew(store, chosen, recipe)
 
 
@@ -47,7 +48,7 @@ def _anew(store: Store, chosen: Chosen, recipe: Recipe) -> RightSums:
         for unit, ids in chosen.items():
             found = _taken(store.read(unit), ids)
             if len(found) != len(ids):
-                raise DamagedFile(f"{unit} should hold {len(ids)} samples of a right, its file has {len(found)}")
+                raise DamagedFile(f"{unit} must hold {len(ids)} samples of a right, its file has {len(found)}")
             parts[unit] = Part(digests[unit], _prints(found))
             yield found
 
@@ -55,7 +56,7 @@ def _anew(store: Store, chosen: Chosen, recipe: Recipe) -> RightSums:
 
 
 def _changed(store: Store, chosen: Chosen, before: RightSums) -> RightSums | None:
-    """The sums before, less what left and with what came; None if what left cannot be read any more."""
+    """The sums `before`, minus samples that left, plus new ones; None if a sample that left cannot be read any more."""
     prototypes, parts, digests = before.prototypes, dict(before.parts), inventory.unit_digests(store.catalogue)
     for unit in sorted(before.parts.keys() | chosen.keys()):
         old, wanted = before.parts.get(unit, Part("", {})), chosen.get(unit, set())

@@ -1,7 +1,7 @@
-"""Views: what may be seen of a workspace now.
+"""Views: read access to the current state of a workspace.
 
-served       the model that may be served: without anything that saw a sample whose forgetting was asked for
-graph_view   the shard graph with sizes, sources and what is served; one shard looked at closely
+served       the model that may be served: nothing in it saw a sample that a request names
+graph_view   the shard graph with sizes, sources and what is served; the details of one shard
 search       samples, subjects and sources by the beginning of their name
 views        Views: all of this for one workspace
 """

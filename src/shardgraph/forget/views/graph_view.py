@@ -1,6 +1,6 @@
-"""The shard graph as it is now, with sizes, sources and what is served; and one shard looked at closely.
+"""The current shard graph with sizes, sources and what is served; and the details of one shard.
 
-Values for those who draw. They name shards and sources, never a sample.
+These are values for display. They name shards and sources, never a sample.
 """
 
 from collections import Counter
@@ -21,13 +21,13 @@ SERVING, MISSING, IDLE = "serving", "missing", "idle"
 
 @dataclass(frozen=True)
 class ShardSummary:
-    """One shard: how many samples, whose, and whether its adapters are served."""
+    """One shard: its number of samples, their source, and whether its adapters are served."""
 
     name: str
     group: str
     samples: int
-    source: str  # "" where several sources share the shard
-    state: str  # serving, missing (withdrawn), or idle (nothing to learn: prototypes answer)
+    source: str  # "" if several sources share the shard
+    state: str  # serving, missing (withdrawn), or idle (nothing to learn: only prototypes predict)
 
 
 @dataclass(frozen=True)
@@ -36,13 +36,13 @@ class GraphView:
 
     graph: ShardGraph
     shards: tuple[ShardSummary, ...]
-    expected: float  # samples revisited, for a sample drawn at random, or by the sources' rates
+    expected: float  # samples read again, for a sample drawn uniformly, or by the sources' rates
     worst: int
-    by_rates: bool  # whether any source has a rate; those without count as zero then
+    by_rates: bool  # whether any source has a rate; then sources without one count as zero
 
     @property
     def samples(self) -> int:
-        """All training samples."""
+        """The number of training samples."""
         return sum(shard.samples for shard in self.shards)
 
 
@@ -67,7 +67,7 @@ def view_graph(store: Store, config: Config, manifest: Manifest) -> GraphView:
 
 
 def group_states(store: Store, config: Config, manifest: Manifest) -> dict[str, str]:
-    """Which groups are served; those that could have used what waits to be forgotten are not."""
+    """The state of every group; groups that could have used withheld samples are missing."""
     waiting = withheld_rows(store)
     out = {group.name for group in affected_groups(store, config, waiting)} if waiting else set()
     return {name: MISSING if name in out else SERVING for name in manifest.groups} | dict.fromkeys(
@@ -86,7 +86,7 @@ def _only(sources: Counter[str]) -> str:
 
 @dataclass(frozen=True)
 class ShardView:
-    """A shard; what one sample of it costs: the groups that learned from it, and the samples they are rebuilt from."""
+    """A shard, and what forgetting one of its samples costs: the groups to rebuild and the samples read for that."""
 
     name: str
     group: str
@@ -95,7 +95,7 @@ class ShardView:
     sources: dict[str, int]
     learns_from: tuple[str, ...]  # other shards
     readers: tuple[str, ...]  # other shards whose adapters learn from it
-    private: tuple[str, ...]  # those of them that do so with differential privacy
+    private: tuple[str, ...]  # those of the readers that learn with differential privacy
     groups: tuple[str, ...]
     adapters: int
     revisited: int
@@ -103,17 +103,17 @@ class ShardView:
 
     @property
     def samples(self) -> int:
-        """How many it holds."""
+        """The number of its samples."""
         return sum(self.labels.values())
 
     @property
     def share(self) -> float:
-        """Of a full retraining."""
+        """`revisited` as a share of a full retraining."""
         return self.revisited / self.of if self.of else 0.0
 
 
 def view_shard(store: Store, config: Config, manifest: Manifest, name: str) -> ShardView:
-    """A shard of a trained workspace; an error if there is none of that name with samples in it."""
+    """A shard of a trained workspace; an error if no shard of that name holds samples."""
     held = {
         unit: labels for unit, labels in inventory.unit_labels(store.catalogue).items() if unit.startswith("shard:")
     }

@@ -15,7 +15,7 @@ SEARCHABLE: dict[str, Column] = {"sample": "id", "subject": "subject", "source":
 
 @dataclass(frozen=True)
 class Found:
-    """A sample, or a subject or source with so many samples; a sample has a label and a source."""
+    """A sample with its label and source, or a subject or source with its number of samples."""
 
     name: str
     samples: int
@@ -26,11 +26,11 @@ class Found:
 def find_names(
     catalogue: Catalogue, kind: str, beginning: str, sources: Sequence[str] | None = None, most: int = 50
 ) -> list[Found]:
-    """Those whose name begins so, by name; with `sources`, only what has samples there."""
+    """Those whose name begins with `beginning`, sorted by name; with `sources`, only those with samples there."""
     if kind not in SEARCHABLE:
-        raise InputError(f"one can look for {', '.join(SEARCHABLE)}, got {kind!r}")
+        raise InputError(f"kind must be one of {', '.join(SEARCHABLE)}, got {kind!r}")
     if not beginning:
-        raise InputError("say how the name begins")
+        raise InputError("a search must give the beginning of a name, got an empty one")
     if kind == "sample":
         rows = inventory.samples_beginning(catalogue, beginning, sources, most)
         return [Found(row.id, 1, row.label, row.source) for row in rows]
@@ -39,6 +39,6 @@ def find_names(
 
 
 def forgotten_as(catalogue: Catalogue, keys: Keys, kind: str, name: str) -> int | None:
-    """The certificate that says that this very name was forgotten, if there is one."""
+    """The number of the certificate under which exactly this name was forgotten; None if it was not."""
     named = (f"{kind}s", name)
     return forgotten_before(catalogue, keys, [named]).get(named)

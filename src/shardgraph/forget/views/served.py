@@ -1,8 +1,8 @@
-"""What may be served now: the manifest's model without anything that saw a sample whose forgetting was asked for.
+"""The model that may be served now: the manifest's model without anything that saw a withheld sample.
 
-A group is served if the manifest names it, the catalogue says that it was built of what is retained now, and no
-withheld sample is in its neighbourhood. The prototypes are served without the withheld samples, which integer sums
-allow exactly. So the model is a function of what is on disk: a process that starts anew serves the same.
+A group is served if the manifest names it, the catalogue records that it was built from the retained data, and no
+withheld sample is in its neighbourhood. The withheld samples are subtracted from the prototypes, which is exact because
+the sums are integers. The model depends only on what is on disk: a restarted process serves the same model.
 """
 
 import time
@@ -26,16 +26,16 @@ from shardgraph.storage.store import Store
 from shardgraph.storage.tables import erasures, inventory, ledger, requests
 from shardgraph.storage.tables.inventory import Row
 
-ATTEMPTS, PAUSE = 400, 0.05  # to load a model while another process withdraws samples, which may take a while
-TORN = 40  # of them, for a file that looks torn: then it is, and nobody is about to replace it
+ATTEMPTS, PAUSE = 400, 0.05  # attempts to load a model while another process withdraws samples; seconds between them
+TORN = 40  # attempts after which a file that looks damaged is damaged: no process is replacing it
 Key = tuple[str, tuple[int, ...]]
 """The digest of the manifest's model, and the requests that withhold samples."""
 
 
 class LoadedParts:
-    """The served parts in memory, by name and digest; what is not served any more is dropped with the next model.
+    """The served parts in memory, by name and digest; parts that are no longer served are dropped with the next model.
 
-    The sums of the manifest are kept beside the served ones: they are what a cancelled request gives back.
+    The manifest's sums are kept beside the served ones: after a request is cancelled they are served again.
     """
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class LoadedParts:
         self._similarity: tuple[str, Callable[[Samples], Tensor]] | None = None
 
     def adapters(self, root: Path, groups: Mapping[str, str]) -> dict[str, Adapters]:
-        """The adapters of these groups; read from disk where they are not here."""
+        """The adapters of these groups, read from disk if they are not in memory."""
         kept = {name: held for name, held in self._groups.items() if groups.get(name) == held[0]}
         new = {name: (value, load_group(root, name, value)) for name, value in groups.items() if name not in kept}
         self._groups = kept | new
@@ -57,7 +57,7 @@ class LoadedParts:
     def assemble(
         self, adapters: dict[str, Adapters], whole: Prototypes, rest: Prototypes, of: Config, device: str
     ) -> Model:
-        """The model of adapters and `rest`, which is `whole` without what is withheld; both are kept."""
+        """The model of the adapters and `rest`, which is `whole` without the withheld samples; both are kept."""
         same = self._similarity is not None and self._similarity[0] == rest.digest
         similarity = self._similarity[1] if self._similarity and same else None
         model = Model.assemble(adapters, rest, of.the_recipe(), of.seed, device, similarity)
@@ -66,12 +66,12 @@ class LoadedParts:
         return model
 
     def clear(self) -> None:
-        """Drop all of it."""
+        """Drop all parts."""
         self._groups, self._sums, self._similarity = {}, {}, None
 
 
 class ServedModel:
-    """The model that may be served now, whole in memory; read anew when the manifest or what is withheld changes."""
+    """The model that may be served now, in memory; loaded again when the manifest or the withheld samples change."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -81,7 +81,7 @@ class ServedModel:
         context.add_cache(self.drop)
 
     def model(self) -> Model:
-        """The model; while another process withdraws samples, this waits for it."""
+        """The model; this waits while another process withdraws samples."""
         context = self._context
         if self._model is not None and self._key == served_key(context.store):
             return self._model
@@ -98,16 +98,16 @@ class ServedModel:
         return self._model
 
     def current_key(self) -> Key:
-        """What the model that may be served now depends on; another key, another model."""
+        """The key of the model that may be served now; a different key means a different model."""
         return served_key(self._context.store)
 
     @property
     def key(self) -> Key | None:
-        """What the model in memory depends on."""
+        """The key of the model in memory; None if there is none."""
         return self._key
 
     def record_state(self, model: Model, withheld: Sequence[int]) -> str:
-        """Record that a model is about to be served; the id of the state that its predictions carry."""
+        """Record that a model is about to be served; returns the id of this state, which its predictions carry."""
         context = self._context
         with context.catalogue.transaction() as transaction:
             number = ledger.last_event_number(context.catalogue) + 1
@@ -117,20 +117,20 @@ class ServedModel:
         return state
 
     def drop(self) -> None:
-        """Drop what is in memory: it may have seen what is leaving."""
+        """Drop the model in memory: it may have seen the samples that are about to be erased."""
         self._model, self._key = None, None
         self._parts.clear()
 
 
 def served_key(store: Store) -> Key:
-    """What the served model depends on, cheap to look at: the manifest's model, and the requests that withhold."""
+    """The key of the served model, cheap to compute: the manifest's model, and the requests that withhold samples."""
     return Manifest.load(store.root).model_digest, _withholding(store)
 
 
 def assemble_served(store: Store, config: Config, parts: LoadedParts, device: str) -> tuple[Key, Model]:
-    """The model that may be served, whole in memory, and its key; `WorkspaceBusy` while samples are on their way out.
+    """The model that may be served, in memory, and its key; raises `WorkspaceBusy` while samples are being removed.
 
-    It is what may be served when this is called, or later; whoever asks again will see what changed since.
+    The model is valid for a moment between call and return; later changes show in a different key.
     """
     manifest = Manifest.load(store.root)
     if not manifest.model_digest:
@@ -144,7 +144,7 @@ def assemble_served(store: Store, config: Config, parts: LoadedParts, device: st
     model = parts.assemble(parts.adapters(store.root, groups), whole, rest, config, device)
     if not rows and groups == manifest.groups and model.digest != manifest.model_digest:
         raise DamagedFile(
-            f"manifest.json of {store.root} is torn or was changed; `shardgraph train --rebuild` mends it"
+            f"manifest.json of {store.root} is torn or was changed; `shardgraph train --rebuild` writes it again"
         )
     return (manifest.model_digest, withholding), model
 
@@ -155,7 +155,7 @@ def _withholding(store: Store) -> tuple[int, ...]:
 
 
 def withheld_rows(store: Store) -> tuple[Row, ...]:
-    """The samples that are here and withheld."""
+    """The rows of the withheld samples."""
     return tuple(requests.withheld_rows(store.catalogue))
 
 
@@ -164,12 +164,12 @@ def _clean_groups(store: Store, config: Config, manifest: Manifest, rows: tuple[
     saw = {group.name for group in affected_groups(store, config, rows)} if rows else set()
     clean = {name: value for name, value in manifest.groups.items() if name in built and name not in saw}
     if any(built[name].digest != value for name, value in clean.items()):
-        raise DamagedFile("manifest.json is torn or was changed; `shardgraph train --rebuild` writes it anew")
+        raise DamagedFile("manifest.json is torn or was changed; `shardgraph train --rebuild` writes it again")
     return clean
 
 
 def _check_settled(store: Store, config: Config, manifest: Manifest, rows: tuple[Row, ...]) -> None:
-    """Raise unless the prototypes are those of the samples that the catalogue lists."""
+    """Raise `WorkspaceBusy` unless the prototypes are those of the samples that the catalogue lists."""
     found = inventory.built_prototypes(store.catalogue)
     leaving = erasures.any_erasure_in(store.catalogue, erasures.ACCEPTED)
     current = found is not None and found.digest == manifest.prototypes
@@ -180,12 +180,12 @@ def _check_settled(store: Store, config: Config, manifest: Manifest, rows: tuple
 
 
 def _withheld_samples(store: Store, rows: tuple[Row, ...]) -> Iterator[Samples]:
-    """The rows' samples that the prototypes count, file by file."""
+    """The samples of these rows that the prototypes include, unit by unit."""
     counted = [row for row in rows if row.split == TRAIN and row.unit.startswith("shard:")]
     for unit in sorted({row.unit for row in counted}):
         gone = {row.id for row in counted if row.unit == unit}
         samples = store.read(unit)
         found = samples.take([i for i, sample in enumerate(samples.ids) if sample in gone])
-        if len(found) != len(gone):  # erased since the rows were read: the sums are about to change, too
+        if len(found) != len(gone):  # erased after the rows were read: the sums will change, too
             raise WorkspaceBusy(f"samples of {store.root} are being erased just now; try again")
         yield found
