@@ -60,7 +60,7 @@ def write_file(root: Path, path: Path, *pieces: Raw, mode: int = 0o644, old: lis
 
 
 def adopt(root: Path, new: Path, path: Path, old: list[Path] | None = None) -> None:
-    """Move the synced file `new` to `path`; the file that it replaces is destroyed, or added to `old` for the caller."""
+    """Move the synced file `new` to `path`; the file that it replaces is destroyed, or added to `old`."""
     _make_folder(path.parent)
     before = None
     if path.exists():
