@@ -1,6 +1,6 @@
-"""Digests and derived randomness: the only way that names turn into bytes and seeds.
+"""Digests of files and names, and random generators derived from names.
 
-Everything here is SHA-256 over length-prefixed parts, so that no two lists of parts collide and
+Everything here is SHA-256 over length-prefixed parts, so that different lists of parts have different input bytes, and
 anyone can recompute a digest with a few lines of any language.
 """
 
@@ -17,7 +17,7 @@ _RAW = (bytes, bytearray, memoryview)
 
 
 def canonical_json(value: Any) -> bytes:
-    """The one spelling of a JSON value: sorted keys, no spaces, UTF-8, no NaN."""
+    """The canonical encoding of a JSON value: sorted keys, no spaces, UTF-8, no NaN."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return text.encode()
 
@@ -28,12 +28,12 @@ def digest(*parts: Part) -> str:
 
 
 def begun(size: int) -> "hashlib._Hash":
-    """`digest` of one part of this size, before the first of its bytes."""
+    """The hash object of `digest` for one part of this size; update it with the bytes of the part."""
     return hashlib.sha256(size.to_bytes(8, "big"))
 
 
 def digest_of_pieces(pieces: Sequence[Raw]) -> str:
-    """`digest` of one part that lies in pieces, which need not be joined for it."""
+    """`digest` of one part that is given in pieces; they are not joined."""
     h = begun(sum(map(len, pieces)))
     for piece in pieces:
         h.update(piece)
@@ -52,7 +52,7 @@ def generator(seed: int, *parts: Part) -> np.random.Generator:
 
 
 def merkle_root(leaves: Sequence[str]) -> str:
-    """The Merkle root (hex) of hex leaves, in the order given; leaves and nodes hash apart."""
+    """The Merkle root (hex) of hex leaves, in the order given; leaves and nodes have different hash prefixes."""
     level = [digest("leaf", leaf) for leaf in leaves]
     while len(level) > 1:
         pairs = [digest("node", a, b) for a, b in zip(level[::2], level[1::2], strict=False)]

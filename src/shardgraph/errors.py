@@ -1,24 +1,24 @@
 """Every error that shardgraph raises on purpose.
 
     ShardgraphError
-    ├── InputError            what was given cannot be used (a ValueError)
-    │   ├── UnknownSample     a request names samples that were never here
-    │   ├── DuplicateSample   an id is there already, or twice in one input
-    │   ├── ForgottenSample   an id was forgotten and may not come back unasked
-    │   └── UnknownConsumer   nobody of this name was granted anything
-    ├── GraphError            a shard graph or topology that makes no sense (a ValueError)
-    ├── ConfigError           the workspace's configuration says otherwise
-    │   └── FingerprintError  these numerics are not the ones the model was built with
+    ├── InputError            an argument is invalid (a ValueError)
+    │   ├── UnknownSample     a request names samples that the workspace never held
+    │   ├── DuplicateSample   an id is in the workspace already, or twice in one input
+    │   ├── ForgottenSample   an id was forgotten and may be added again only with permission
+    │   └── UnknownConsumer   no right was granted to a consumer of this name
+    ├── GraphError            a shard graph or topology is invalid (a ValueError)
+    ├── ConfigError           an argument contradicts the configuration, or the configuration is invalid
+    │   └── FingerprintError  the model was built with other numerics
     ├── BackboneError         a backbone cannot be loaded or does not fit
     └── WorkspaceError        the workspace cannot do this now
-        ├── WorkspaceBusy     another process writes
-        ├── DiskFull          too little room, found before anything was written
-        ├── NothingToServe    a right leaves no sample to answer from
-        ├── DamagedFile       a file is torn, missing or was changed by somebody else
+        ├── WorkspaceBusy     another process is writing
+        ├── DiskFull          the disk has too little room; nothing was written
+        ├── NothingToServe    a right covers no sample to predict from
+        ├── DamagedFile       a file is damaged, missing, or was changed by another program
         └── VerificationError what is on disk does not match what was certified
 
-An error says what was asked, what was found and what to do; it carries the ids concerned in
-`ids`, so that a caller can act on them, while the text that may reach a log names at most a few.
+An error says what must hold, what was found and what to do. Its `ids` hold all samples concerned, so that a caller can
+act on them; its text, which may reach a log, names only a few.
 """
 
 from collections.abc import Iterable
@@ -33,35 +33,35 @@ class ShardgraphError(Exception):
 
 
 class InputError(ShardgraphError, ValueError):
-    """What was given cannot be used."""
+    """An argument is invalid."""
 
 
 class UnknownSample(InputError):
-    """A request names samples that were never here."""
+    """A request names samples that the workspace never held."""
 
 
 class DuplicateSample(InputError):
-    """An id is there already, or twice in one input."""
+    """An id is in the workspace already, or twice in one input."""
 
 
 class ForgottenSample(InputError):
-    """An id was forgotten and may not come back unasked."""
+    """An id was forgotten and may be added again only with permission."""
 
 
 class UnknownConsumer(InputError):
-    """Nobody of this name was granted anything."""
+    """No right was granted to a consumer of this name."""
 
 
 class GraphError(ShardgraphError, ValueError):
-    """A shard graph or topology that makes no sense."""
+    """A shard graph or topology is invalid."""
 
 
 class ConfigError(ShardgraphError):
-    """The workspace's configuration says otherwise."""
+    """An argument contradicts the configuration, or the configuration is invalid."""
 
 
 class FingerprintError(ConfigError):
-    """These numerics are not the ones the model was built with."""
+    """The model was built with other numerics."""
 
 
 class BackboneError(ShardgraphError):
@@ -73,19 +73,19 @@ class WorkspaceError(ShardgraphError):
 
 
 class WorkspaceBusy(WorkspaceError):
-    """Another process writes to this workspace."""
+    """Another process is writing to this workspace."""
 
 
 class DiskFull(WorkspaceError):
-    """Too little room on the disk, found before anything was written."""
+    """The disk has too little room; nothing was written."""
 
 
 class NothingToServe(WorkspaceError):
-    """A right leaves no sample to answer from."""
+    """A right covers no sample to predict from."""
 
 
 class DamagedFile(WorkspaceError):
-    """A file is torn, missing or was changed by somebody else."""
+    """A file is damaged, missing, or was changed by another program."""
 
 
 class VerificationError(WorkspaceError):
@@ -93,7 +93,7 @@ class VerificationError(WorkspaceError):
 
 
 def check_text(words: Iterable[str], name: str) -> None:
-    """Raise unless all of `words` can be written as UTF-8, which half of a surrogate pair cannot."""
+    """Raise unless all of `words` can be encoded as UTF-8; half of a surrogate pair cannot."""
     try:
         "".join(words).encode()
     except UnicodeEncodeError as problem:
@@ -103,7 +103,7 @@ def check_text(words: Iterable[str], name: str) -> None:
 
 
 def check_list(names: Iterable[object], what: str) -> None:
-    """Raise if one string was given where a list of names must be: its letters would count as names."""
+    """Raise if a single string was given instead of a list of names: its letters would count as names."""
     if isinstance(names, str | bytes) or not isinstance(names, Iterable):
         raise InputError(f"{what} must be a list of names, got {names!r}: write [{names!r}]")
 

@@ -105,7 +105,7 @@ def test_a_lost_worker_costs_its_own_call_and_no_other(cluster, tmp_path):
 
 
 def test_a_call_that_always_loses_its_worker_is_an_error_in_the_end(cluster):
-    with pytest.raises(WorkspaceError, match="the cluster gave up a call"):
+    with pytest.raises(WorkspaceError, match="a call on the cluster failed"):
         list(cluster.run(always_dies, range(1)))
 
 

@@ -1,4 +1,4 @@
-"""A Ray cluster as the other rooms use it: calls of a function, a bounded number at a time, and their results.
+"""A Ray cluster for the other packages: calls of a function, a limited number at a time, and their results.
 
 Ray decides where a call runs, and repeats it elsewhere when its worker or its node is lost. A call is a pure function
 of its item, so repeating it is harmless, and every item has one result. A worker may find its node unfit (`Unfit`);
@@ -220,7 +220,7 @@ class _Run(Generic[Item, Value]):
             return node, value
         except self._ray.exceptions.RayError as problem:
             reason = str(problem).strip().split("\n")[0]
-            message = f"the cluster gave up a call ({type(problem).__name__}: {reason}); try again"
+            message = f"a call on the cluster failed ({type(problem).__name__}: {reason}); try again"
             raise WorkspaceError(message) from None
 
     def _refuse(self, node: str, error: ShardgraphError) -> None:

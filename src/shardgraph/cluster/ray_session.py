@@ -52,7 +52,7 @@ class RaySession:
         self._guard = threading.RLock()
         self._users = 0
         self._address = ""
-        self._stop: threading.Event | None = None  # None: not connected, or somebody else's connection
+        self._stop: threading.Event | None = None  # None: not connected, or connected by other code
         self._keeper: threading.Thread | None = None
 
     def enter(self, address: str, cpus: int | None) -> Any:

@@ -88,7 +88,7 @@ def sweep_staged(root: Path) -> None:
 
 
 def _filesystem(url: str) -> tuple[Any, str]:
-    from fsspec.core import url_to_fs  # torch brings it
+    from fsspec.core import url_to_fs  # a dependency of torch
 
     try:
         fs, place = url_to_fs(url)

@@ -1,6 +1,6 @@
 """What forgetting costs: |M_x|, the samples read again to retrain the adapters that learned from x.
 
-Sizes are counts of samples a shard before x leaves; x itself is counted, as in the paper's d |S|.
+Sizes are numbers of samples per shard before x leaves; x itself is counted, as in the paper's d |S|.
 """
 
 import math

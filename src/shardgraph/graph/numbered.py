@@ -13,7 +13,7 @@ from shardgraph.graph.shards import ShardGraph, check_whole
 
 @dataclass(frozen=True)
 class _Numbered(Topology):
-    """What both share: shards 's0' to 's<n-1>', assigned by a hash of source and id."""
+    """The common part of both: shards 's0' to 's<n-1>', assigned by a hash of source and id."""
 
     shards: int
 

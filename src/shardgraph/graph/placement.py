@@ -104,7 +104,7 @@ class Topology(ABC):
 
 @dataclass(frozen=True)
 class _AnyBilevel(Topology):
-    """What the three share; each defines the names of its shards and its graph."""
+    """The common part of the three; each defines the names of its shards and its graph."""
 
     coarse: int
     fine: int

@@ -3,7 +3,7 @@
 Contents:
 
     ShardGraph, Group            the graph, and the shards that are trained together
-    check_names, check_whole     checks of names and numbers, for this and other modules of the room
+    check_names, check_whole     checks of names and numbers, for this and other modules of the package
     parse_edges, check_edges     edges as JSON has them, [i, j] or [i, j, epsilon]: parsed and checked
 """
 
@@ -121,7 +121,7 @@ class ShardGraph:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "ShardGraph":
-        """The graph that `to_json` wrote, or a person in the same form."""
+        """The graph of a value in the form that `to_json` returns."""
         if not isinstance(value, Mapping) or set(value) != {"shards", "edges"}:
             got = sorted(map(str, value)) if isinstance(value, Mapping) else type(value).__name__
             raise GraphError(f"a graph must have the keys 'shards' and 'edges', got {got}")

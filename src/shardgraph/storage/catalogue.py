@@ -1,11 +1,12 @@
-"""The catalogue: a SQLite database of what the workspace holds, what is built, and what was asked.
+"""The catalogue: a SQLite database of what the workspace holds, what is built, and what was requested.
 
-The byte promise does not cover its file, because the order of SQLite's pages depends on history; it covers its content.
+Its content is reproducible; the bytes of its file are not, because the order of SQLite's pages depends on history.
 Deleted rows are overwritten (`secure_delete`). SQLite also leaves copies of rows behind when it moves them between
 pages. `Catalogue.scrub` empties the write-ahead log and removes such copies; it must succeed before a sample is
 reported as erased.
 
-Only `storage.tables` and `storage.migrations` contain SQL. Other rooms call the functions of `storage.tables`.
+Only this module, `storage.tables` and `storage.migrations` contain SQL. Other packages call the functions of
+`storage.tables`.
 """
 
 import sqlite3
@@ -20,8 +21,8 @@ from shardgraph.storage.files import check_room, retry_while_busy
 
 _PRAGMAS = ("journal_mode=WAL", "synchronous=FULL", "secure_delete=ON", "busy_timeout=10000", "temp_store=MEMORY")
 _OPENING = 10.0  # seconds to wait for a process that creates or migrates the same file
-ROOM = 1 << 20  # bytes that SQLite needs at least, to write anything
-FEW = 8  # names that are searched for one by one; for more, rewriting the file is faster
+ROOM = 1 << 20  # bytes of free disk space that SQLite needs at least
+FEW = 8  # up to so many names are searched for one by one; for more, rewriting the file is faster
 _PART = 500  # values in one `IN (...)`
 
 
@@ -63,7 +64,7 @@ class Catalogue:
             raise
 
     def _layout(self) -> int:
-        """The number of the last migration that was applied; 0 if there is none, or no table that says so."""
+        """The number of the last migration that was applied; 0 if none is recorded."""
         if self.one("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'migrations'") is None:
             return 0
         row = self.one("SELECT max(number) FROM migrations")
@@ -150,7 +151,7 @@ class Catalogue:
             raise WorkspaceBusy("the catalogue's log could not be emptied: a reader holds it open; try again")
 
     def _holds(self, names: Collection[str]) -> bool:
-        """Whether one of these names occurs anywhere in the file, also as a part of something else.
+        """Whether one of these names occurs anywhere in the file, also as a part of other text.
 
         SQLite reads the file: opening and closing it a second time would release the locks of this process.
         """
@@ -172,13 +173,13 @@ def _opened(path: Path) -> sqlite3.Connection:
 
 
 def _told(path: Path, error: sqlite3.DatabaseError) -> WorkspaceError:
-    """What a failure to open the catalogue means."""
+    """The error for a failure to open the catalogue."""
     if not isinstance(error, sqlite3.OperationalError):
-        return DamagedFile(f"{path} is no catalogue, or a damaged one: {error}")
+        return DamagedFile(f"{path} is no catalogue, or it is damaged: {error}")
     _check_disk(path.parent, error)
     if "locked" in str(error):
         return WorkspaceBusy(f"another process is opening {path}; try again")
-    advice = "see who owns it, who may write there and who holds it"
+    advice = "check its owner, its permissions, and which processes have it open"
     return WorkspaceError(f"{path} must be open to writing, got {error}: {advice}")
 
 

@@ -35,7 +35,7 @@ except ImportError:
     ) from None
 
 
-PIECE = 1 << 22  # bytes that are read at a time
+PIECE = 1 << 22  # bytes per read
 PAUSE = 0.05  # seconds between two attempts
 _ZEROS = bytes(1 << 20)
 _T = TypeVar("_T")
@@ -45,9 +45,10 @@ _T = TypeVar("_T")
 
 
 def write_file(root: Path, path: Path, *pieces: Raw, mode: int = 0o644, old: list[Path] | None = None) -> None:
-    """Put these bytes at `path`: afterwards they are there in full, and what was there before is destroyed.
+    """Write these bytes to `path`, completely or not at all, and destroy the file that they replace.
 
-    With `old`, destroying is left to the caller, who finds the path there; if the process ends first, `sweep` does it.
+    With `old`, the path of the replaced file is added to the list, and the caller destroys it; if the process ends
+    before, `sweep` does.
     """
     new = scratch_path(root)
     descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
@@ -59,7 +60,7 @@ def write_file(root: Path, path: Path, *pieces: Raw, mode: int = 0o644, old: lis
 
 
 def adopt(root: Path, new: Path, path: Path, old: list[Path] | None = None) -> None:
-    """Move the synced file `new` to `path`, and destroy what was there, or leave that to who reads `old`."""
+    """Move the synced file `new` to `path`; the file that it replaces is destroyed, or added to `old`."""
     _make_folder(path.parent)
     before = None
     if path.exists():
@@ -74,7 +75,7 @@ def adopt(root: Path, new: Path, path: Path, old: list[Path] | None = None) -> N
 
 
 def read_file(path: Path) -> memoryview:
-    """The bytes of a file that must be there, in memory that NumPy asks for: much of it comes in large pages."""
+    """The bytes of a file; an error if it is missing. NumPy allocates the memory, because it can use large pages."""
     with _opened(path) as file:
         raw, done = np.empty(os.fstat(file.fileno()).st_size, np.uint8).data, 0
         while count := file.readinto(raw[done:]):  # one call reads 2 GiB at most
@@ -83,7 +84,7 @@ def read_file(path: Path) -> memoryview:
 
 
 def read_digested(path: Path) -> tuple[memoryview, str]:
-    """The same, and their digest: a thread hashes one piece while the next is read."""
+    """The bytes of a file and their digest; a thread hashes one piece while the next is read."""
     with _opened(path) as file, in_background() as later:
         size, done = os.fstat(file.fileno()).st_size, 0
         raw, hashed = np.empty(size, np.uint8).data, begun(size)
@@ -97,9 +98,9 @@ def read_digested(path: Path) -> tuple[memoryview, str]:
 
 
 def destroy(path: Path) -> None:
-    """Overwrite, sync and unlink a file; nothing to do if it is not there.
+    """Overwrite, sync and unlink a file; does nothing if there is no such file.
 
-    Should the unlinking not last, what comes back is zeros.
+    If a crash undoes the unlinking, the file holds zeros.
     """
     with contextlib.suppress(FileNotFoundError):
         with path.open("r+b") as file:
@@ -112,7 +113,7 @@ def destroy(path: Path) -> None:
 
 
 def destroy_with_folder(path: Path) -> None:
-    """Destroy a file, and its folder if that is empty then: an empty folder would remember."""
+    """Destroy a file, and its folder if it becomes empty: an empty folder would show that the file existed."""
     destroy(path)
     with contextlib.suppress(FileNotFoundError):
         sync_folder(path.parent)
@@ -123,8 +124,8 @@ def destroy_with_folder(path: Path) -> None:
 def sweep(root: Path) -> None:
     """Destroy what an interrupted process left in the scratch folder.
 
-    A file that was about to be replaced may still be in place and have its second name here: then the
-    name goes, and not the bytes.
+    A file that was about to be replaced may still be in place and have its second name here; then only that name is
+    removed, and the bytes stay.
     """
     folder = root / "scratch"
     if folder.is_dir():
@@ -139,28 +140,28 @@ def sweep(root: Path) -> None:
 
 
 def scratch_path(root: Path) -> Path:
-    """A fresh path below the workspace's scratch folder."""
+    """A new path in the workspace's scratch folder; the file does not exist yet."""
     folder = root / "scratch"
     folder.mkdir(exist_ok=True)
     return folder / uuid.uuid4().hex
 
 
 def scratch_file(root: Path) -> Path:
-    """An empty file below the scratch folder, for somebody else to fill while it is there."""
+    """A new, empty file in the scratch folder; another process may write to it while it exists."""
     path = scratch_path(root)
     path.touch(exist_ok=False)
     return path
 
 
 def check_room(path: Path, wanted: int) -> None:
-    """Raise before anything is written if the disk has no room for `wanted` bytes."""
+    """Raise `DiskFull` if the disk has no room for `wanted` bytes; call it before anything is written."""
     free = shutil.disk_usage(path).free
     if wanted > free:
         raise DiskFull(f"{path} needs about {wanted / 1e6:.0f} MB free, the disk has {free / 1e6:.0f} MB")
 
 
 def disk_use(root: Path) -> int:
-    """Bytes taken by all files below a folder."""
+    """The total size of all files below a folder, in bytes."""
     return sum(path.stat().st_size for path in root.rglob("*") if path.is_file())
 
 
@@ -175,7 +176,7 @@ def sync_folder(path: Path) -> None:
 
 @contextlib.contextmanager
 def in_background() -> Iterator[Callable[..., None]]:
-    """Something to leave work to, which a thread does meanwhile; at the end it is done, or its error is raised."""
+    """Yield a function that runs calls in a thread; on exit all calls have finished, or their first error is raised."""
     with ThreadPoolExecutor(1) as pool:
         left: list[Future[object]] = []
         yield lambda work, *given: left.append(pool.submit(work, *given))
@@ -187,7 +188,7 @@ def in_background() -> Iterator[Callable[..., None]]:
 
 
 class WriteLock:
-    """An exclusive lock of the workspace, reentrant within one object: to write, or (another file) to serve."""
+    """An exclusive lock of a workspace, reentrant within one object; writing and serving lock different files."""
 
     def __init__(self, root: Path, name: str = "lock", doing: str = "writing to") -> None:
         self._path, self._doing = root / name, doing
@@ -210,15 +211,15 @@ class WriteLock:
             self.release()
 
     def release(self) -> None:
-        """Give the lock back, however deep; nothing to do if it is not held."""
+        """Release the lock at any depth; does nothing if it is not held."""
         descriptor, self._depth = self._descriptor, 0
         if descriptor is not None:
-            fcntl.flock(descriptor, fcntl.LOCK_UN)  # first, so that a Ctrl-C costs a descriptor and not the lock
+            fcntl.flock(descriptor, fcntl.LOCK_UN)  # first, so that a Ctrl-C leaks a descriptor and not the lock
             self._descriptor = None
             os.close(descriptor)
 
     def _acquire(self) -> None:
-        self.release()  # a Ctrl-C may have come between taking the lock and noting it
+        self.release()  # a Ctrl-C may have come between taking the lock and recording it
         self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -230,7 +231,7 @@ class WriteLock:
 
 
 def retry_while_busy(act: Callable[[], _T], seconds: float, *, pause: float = PAUSE) -> _T:
-    """The result of `act`, tried again while it raises `WorkspaceBusy`; after `seconds` the error is raised."""
+    """The result of `act`, which is repeated while it raises `WorkspaceBusy`; after `seconds` the error is raised."""
     end = time.monotonic() + seconds
     while True:
         try:
@@ -250,11 +251,11 @@ def _opened(path: Path) -> Iterator[FileIO]:
         with path.open("rb", buffering=0) as file:
             yield file
     except FileNotFoundError:
-        raise DamagedFile(f"{path} is missing; restore it from a backup, or forget what it held") from None
+        raise DamagedFile(f"{path} is missing; restore it from a backup, or forget the samples that it held") from None
 
 
 def _make_folder(path: Path) -> None:
-    """Make a folder, so that it lasts: a new entry is durable when the folder that holds it is synced."""
+    """Create a folder durably: a new entry is durable once the folder that contains it is synced."""
     new = [folder for folder in (path, *path.parents) if not folder.exists()]
     path.mkdir(parents=True, exist_ok=True)
     for folder in new:
@@ -262,6 +263,6 @@ def _make_folder(path: Path) -> None:
 
 
 def _in_place(root: Path, path: Path) -> bool:
-    """Whether a file of the scratch folder is also a file outside of it."""
+    """Whether a file of the scratch folder has another name outside of it."""
     others = (other for other in root.rglob("*") if other.parent != path.parent and other.is_file())
     return any(path.samefile(other) for other in others)

@@ -33,10 +33,12 @@ from shardgraph.digest import Raw
 from shardgraph.errors import DamagedFile, DuplicateSample, InputError, check_text, some
 
 TRAIN, TEST = "train", "test"
-LARGEST = 2.0**40  # of an embedding's numbers: squares of far larger ones leave float32, and one sample would spoil all
+LARGEST = (
+    2.0**40
+)  # the largest number in an embedding: squares of much larger ones overflow float32 and spoil the model
 _TYPES = {"I64": "<i8", "F64": "<f8", "F32": "<f4", "I32": "<i4", "F16": "<f2", "U8": "u1", "BOOL": "?"}
 _NAMES = {np.dtype(code): name for name, code in _TYPES.items()}
-_RANKS = {dtype: rank for rank, dtype in enumerate(_NAMES)}  # the order of types in a file
+_RANKS = {dtype: rank for rank, dtype in enumerate(_NAMES)}  # the order of the types in a file
 
 
 # A batch of samples
@@ -44,9 +46,9 @@ _RANKS = {dtype: rank for rank, dtype in enumerate(_NAMES)}  # the order of type
 
 @dataclass(frozen=True)
 class Samples:
-    """n samples in columns; tokens of unequal number are laid end to end, split by `offsets`.
+    """n samples in columns; the tokens of all samples are concatenated, and `offsets` separates them.
 
-    tokens   [sum of t_i, D] float16 or float32    the token embeddings, row after row
+    tokens   [sum of t_i, D] float16 or float32    the token embeddings, one per row
     offsets  [n + 1] int64                         sample i owns tokens[offsets[i]:offsets[i + 1]]
     features [n, F] float32                        one pooled vector per sample, for prototypes
     """
@@ -108,7 +110,7 @@ def from_arrays(
     subjects: Iterable[str] = (),
     splits: Iterable[str] = (),
 ) -> Samples:
-    """Tokens [n, t, d] or features [n, d] as samples; without `ids` the row numbers serve."""
+    """Tokens [n, t, d] or features [n, d] as samples; the default ids are row numbers."""
     X, names = np.ascontiguousarray(X), tuple(str(label) for label in labels)
     keys = tuple(str(i) for i in (range(len(names)) if ids is None else ids))
     columns = [tuple(map(str, column)) for column in (sources, subjects, splits)]
@@ -157,17 +159,17 @@ def concatenate(parts: Iterable[Samples]) -> Samples:
 
 
 def cast(array: np.ndarray, dtype: str, name: str) -> np.ndarray:
-    """The array as `dtype`; a finite number that only fits a wider type is an error, not infinity."""
+    """The array as `dtype`; an error if a finite number would overflow to infinity."""
     with np.errstate(over="ignore"):
         found = np.ascontiguousarray(array, dtype=dtype)
     if not np.isfinite(found).all() and np.isfinite(wide := np.asarray(array, np.float64)).all():
         most = float(np.abs(wide).max())
-        raise InputError(f"'{name}' must fit {dtype}, got {most:.6g}: scale them, or ask for a wider dtype")
+        raise InputError(f"'{name}' must fit {dtype}, got {most:.6g}: scale the numbers, or use a wider dtype")
     return found
 
 
 def check(samples: Samples) -> Samples:
-    """The samples, if they can be learned from; otherwise an error that names the first that cannot."""
+    """The samples; an error that names the first invalid ones unless all can be trained on."""
     _check_shapes(samples)
     if any(not i for i in samples.ids):
         raise InputError("every sample must have an id that is not empty")
@@ -205,7 +207,7 @@ def _check_shapes(samples: Samples) -> None:
 
 
 def _huge(samples: Samples) -> list[str]:
-    """The samples with numbers that are too large to be squared."""
+    """The ids of the samples with numbers beyond `LARGEST`."""
     both = (samples.tokens, samples.features)
     if max(float(max(x.max(initial=0), -x.min(initial=0))) for x in both) <= LARGEST:
         return []
@@ -219,7 +221,7 @@ def _huge(samples: Samples) -> list[str]:
 
 
 def pack_samples(samples: Samples) -> bytes:
-    """The file of these samples."""
+    """The bytes of the shard file of these samples."""
     samples = samples.canonical()
     table = sorted(set(samples.labels))
     place = {label: i for i, label in enumerate(table)}
@@ -236,7 +238,7 @@ def pack_samples(samples: Samples) -> bytes:
 
 
 def unpack_samples(raw: Raw | mmap) -> Samples:
-    """The samples of a file, as views into `raw`."""
+    """The samples of a shard file, as views into `raw`."""
     tensors = unpack(raw)
     table = unpack_strings("table", tensors)
     return Samples(
@@ -252,12 +254,12 @@ def unpack_samples(raw: Raw | mmap) -> Samples:
 
 
 def pack(tensors: Mapping[str, np.ndarray]) -> bytes:
-    """The bytes of a tensor file; a function of names, types, shapes and values alone."""
+    """The bytes of a tensor file; they depend on names, types, shapes and values alone."""
     return b"".join(pieces(tensors))
 
 
 def pieces(tensors: Mapping[str, np.ndarray]) -> list[Raw]:
-    """What `pack` joins: the header, and the tensors where they lie."""
+    """The pieces that `pack` joins: the header, and views of the tensors."""
     arrays = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
     order = sorted(arrays, key=lambda name: (_RANKS[arrays[name].dtype], name))
     header, end = {}, 0
@@ -270,17 +272,17 @@ def pieces(tensors: Mapping[str, np.ndarray]) -> list[Raw]:
 
 
 def unpack(raw: Raw | mmap) -> dict[str, np.ndarray]:
-    """The tensors of a file, as views into `raw`."""
+    """The tensors of a tensor file, as views into `raw`."""
     try:
         size = int.from_bytes(raw[:8], "little")
         header = json.loads(bytes(raw[8 : 8 + size]))
         return {name: _view(raw, 8 + size, entry) for name, entry in header.items() if name != "__metadata__"}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DamagedFile(f"this is no tensor file, or a torn one ({len(raw)} bytes)") from error
+        raise DamagedFile(f"this is no tensor file, or it is damaged ({len(raw)} bytes)") from error
 
 
 def pack_strings(name: str, strings: Iterable[str]) -> dict[str, np.ndarray]:
-    """Strings as two tensors: their UTF-8 bytes laid end to end, and where each ends."""
+    """Strings as two tensors: their concatenated UTF-8 bytes, and the end of each string."""
     encoded = [string.encode() for string in strings]
     ends = np.cumsum([len(e) for e in encoded], dtype=np.int64)
     return {f"{name}.bytes": np.frombuffer(b"".join(encoded), np.uint8), f"{name}.ends": ends}

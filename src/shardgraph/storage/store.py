@@ -1,9 +1,9 @@
-"""The erasable store: files of samples, and the moves that keep them and the catalogue in step.
+"""The erasable store: the files of samples, and the operations that keep them consistent with the catalogue.
 
-A file of samples is called a unit: a chunk of the inbox ("inbox:3"), a shard ("shard:c0-f1"), or a bucket
-of samples held out for testing ("test:7"). A unit that is being rewritten is marked dirty first, in the
-transaction that decides the change; its file is then the old one or the new one, never something between,
-and doing the move again from either gives the same bytes.
+A file of samples is called a unit: a chunk of the inbox ("inbox:3"), a shard ("shard:c0-f1"), or a bucket of samples
+held out for testing ("test:7"). Before a unit is rewritten, it is marked dirty in the transaction that decides the
+change. Its file is then the old one or the new one, never a mixture, and repeating the operation from either gives the
+same bytes.
 """
 
 import mmap
@@ -21,9 +21,9 @@ from shardgraph.storage.tables import inventory
 from shardgraph.storage.tables.inventory import Row
 
 TEST_BUCKETS = 16
-CHUNK_BYTES = 64 << 20  # of embeddings in one file of the inbox
+CHUNK_BYTES = 64 << 20  # bytes of embeddings in one unit of the inbox
 Progress = Callable[[int, int], None]
-_Chunk = tuple[Samples, dict[str, int]]  # a mapped file of the inbox, and the row of every id
+_Chunk = tuple[Samples, dict[str, int]]  # a memory-mapped unit of the inbox, and the row of every id
 
 
 def shard_unit(name: str) -> str:
@@ -37,14 +37,14 @@ def test_unit(sample_id: str, seed: int) -> str:
 
 
 class Store:
-    """The files of samples below a workspace. Writing needs the workspace's lock."""
+    """The units of a workspace. Writing needs the workspace's lock."""
 
     def __init__(self, root: Path, catalogue: Catalogue) -> None:
         self.root = root
         self.catalogue = catalogue
 
     def path(self, unit: str) -> Path:
-        """Where a unit's file lies; folders by two hex digits, for there may be thousands."""
+        """The path of a unit's file; folders are named by two hex digits, because there may be thousands of files."""
         kind, _, _ = unit.partition(":")
         name = digest("unit", unit)[:32]
         folder = {"inbox": "inbox", "shard": "shards", "test": "heldout"}[kind]
@@ -53,7 +53,7 @@ class Store:
     def read(self, unit: str, *, settled: bool = False) -> Samples:
         """The samples of a unit, checked against the digest in the catalogue.
 
-        A unit that is being rewritten may be the old file or the new one, unless `settled` ones are asked for.
+        While a unit is dirty, the old and the new file are both accepted; with `settled`, the digest must match.
         """
         raw = read_file(self.path(unit))
         found = inventory.find_unit(self.catalogue, unit)
@@ -62,10 +62,10 @@ class Store:
         return unpack_samples(raw)
 
     def put_inbox(self, samples: Samples) -> None:
-        """Add checked samples, to wait for the next placement: in files of bounded size, all of them or none.
+        """Add checked samples to the inbox, in units of bounded size: all of them or none.
 
-        The files are known to the catalogue before they are written, so that `drop_empty_inbox` finds
-        and destroys what a crash left.
+        The catalogue lists the units before their files are written, so that `drop_empty_inbox` finds and destroys what
+        a crash left.
         """
         first = inventory.last_inbox_number(self.catalogue) + 1
         chunks = {f"inbox:{first + i}": rows for i, rows in enumerate(_bounded(samples))}
@@ -79,7 +79,7 @@ class Store:
             inventory.add_samples(transaction, (Row(*row) for row in zip(*columns, strict=True)))
 
     def place(self, progress: Progress = lambda done, of: None) -> None:
-        """Move every sample that has a target into its file, and erase the emptied inbox. Can be repeated."""
+        """Move every sample that has a target into its unit, and destroy the emptied inbox. Can be repeated."""
         pending = inventory.targets(self.catalogue)
         inbox = self._map_inbox() if pending else {}
         for done, unit in enumerate(pending):
@@ -90,12 +90,12 @@ class Store:
         self.drop_empty_inbox()
 
     def take_back_targets(self) -> None:
-        """Take back all targets of a placement that never began."""
+        """Clear all targets of a placement that never started."""
         with self.catalogue.transaction() as transaction:
             inventory.clear_targets(transaction)
 
     def remove(self, units: Iterable[str]) -> None:
-        """Rewrite these dirty units without what the catalogue no longer lists. Can be repeated."""
+        """Rewrite the dirty ones of these units without samples that the catalogue no longer lists. Can be repeated."""
         for unit in units:
             found = inventory.find_unit(self.catalogue, unit)
             if found is not None and found.dirty:
@@ -103,12 +103,12 @@ class Store:
                 self._write(unit, [self.read(unit)] if wanted else [], wanted)
 
     def drop_empty_inbox(self) -> None:
-        """Destroy the inbox files that no sample waits in."""
+        """Destroy the units of the inbox that hold no waiting sample."""
         for unit in inventory.empty_inbox_units(self.catalogue):
             self._write(unit, [], set())
 
     def aim(self, targets: list[tuple[str, str]]) -> None:
-        """Say which unit each waiting sample belongs in, as (unit, id) pairs; `place` moves them there."""
+        """Set the unit that each waiting sample belongs in, as (unit, id) pairs; `place` moves the samples."""
         with self.catalogue.transaction() as transaction:
             inventory.set_targets(transaction, {sample: unit for unit, sample in targets})
 
@@ -130,7 +130,7 @@ class Store:
         return {row.id for row in inventory.find_in_unit(self.catalogue, unit)}
 
     def _write(self, unit: str, parts: list[Samples], wanted: set[str]) -> None:
-        """Make the unit hold exactly `wanted`, taken from the parts; then say so in the catalogue."""
+        """Write a unit that holds exactly `wanted`, taken from the parts; then record it in the catalogue."""
         if wanted:
             raw = pack_samples(_chosen(unit, parts, wanted))
             write_file(self.root, self.path(unit), raw)
@@ -143,7 +143,7 @@ class Store:
                 inventory.remove_unit(transaction, unit)
 
     def _map_inbox(self) -> "dict[str, _Chunk]":
-        """The inbox's files, mapped: only the rows that are taken are read."""
+        """The units of the inbox, memory-mapped: after a check, only the rows that are taken are read."""
         chunks = {}
         for unit in inventory.origins(self.catalogue):
             self.read(unit)
@@ -175,5 +175,5 @@ def _chosen(unit: str, parts: list[Samples], wanted: set[str]) -> Samples:
         left -= {part.ids[i] for i in rows}
         picked.append(part.take(rows))
     if left:
-        raise DamagedFile(f"{unit} should hold {len(left)} samples that are not in its file", sorted(left))
+        raise DamagedFile(f"{unit} must hold {len(left)} samples that its file lacks", sorted(left))
     return concatenate(picked)

@@ -2,9 +2,9 @@
 
     pending(connection)     the migrations that a catalogue lacks; changes nothing
     apply(transaction)      carries them out, and records them in the same transaction
-    pending_at(path)        the same question about a file that is not open
+    pending_at(path)        the same for a file that is not open
 
-A new catalogue gets all of them. A migration that was released is never edited: another one follows it.
+A new catalogue gets all of them. A released migration is never edited; a further change is a new migration.
 """
 
 import sqlite3
@@ -19,7 +19,7 @@ from shardgraph.errors import DamagedFile, WorkspaceError
 
 @dataclass(frozen=True)
 class Migration:
-    """One change of the layout."""
+    """One numbered change of the layout."""
 
     number: int
     name: str
@@ -30,7 +30,7 @@ class Migration:
         return Path(__file__).parent / f"{self.number:04d}_{self.name.replace(' ', '_')}.sql"
 
     def statements(self) -> Iterator[str]:
-        """Its SQL statements, one by one."""
+        """Its SQL statements, in order."""
         statement = ""
         for line in self.path.read_text(encoding="utf-8").splitlines(keepends=True):
             statement += line
@@ -43,7 +43,7 @@ MIGRATIONS = (Migration(1, "first layout"), Migration(2, "requests and erasures"
 
 
 class Connection(Protocol):
-    """Anything that executes SQL: a connection, or a transaction of the catalogue."""
+    """An object that executes SQL: a connection, or a transaction of the catalogue."""
 
     def execute(self, sql: str, values: Sequence[Any] = ..., /) -> sqlite3.Cursor:
         """Execute one statement."""
@@ -55,15 +55,15 @@ def pending(connection: Connection) -> list[Migration]:
     done = _applied(connection)
     if done > MIGRATIONS[-1].number:
         raise WorkspaceError(
-            f"the catalogue has layout {done}, written by a newer shardgraph; this one knows layouts up to "
+            f"the catalogue has layout {done}, written by a newer shardgraph; this one reads layouts up to "
             f"{MIGRATIONS[-1].number}: upgrade shardgraph"
         )
     return [migration for migration in MIGRATIONS if migration.number > done]
 
 
 def apply(transaction: Connection) -> list[Migration]:
-    """Carry out what is pending, and record it; all of it or nothing, in the caller's transaction."""
-    found = pending(transaction)  # asked again within the transaction: another process may have been faster
+    """Apply the pending migrations and record them, in the caller's transaction: all of them or none."""
+    found = pending(transaction)  # within the transaction: another process may have applied some meanwhile
     for migration in found:
         for statement in migration.statements():
             transaction.execute(statement)
@@ -76,7 +76,7 @@ def pending_at(path: Path) -> list[Migration]:
     """The migrations that the catalogue in this file lacks; the file is opened for reading only."""
     if not path.exists():
         raise DamagedFile(f"{path} is missing: restore the workspace from a backup")
-    # Without a log nobody has the file open; a plain read-only connection would make a log, and leave it there.
+    # Without a log no process has the file open; a plain read-only connection would create a log and leave it there.
     how = "mode=ro" if path.with_name(f"{path.name}-wal").exists() else "immutable=1"
     connection = None
     try:
@@ -85,7 +85,7 @@ def pending_at(path: Path) -> list[Migration]:
     except sqlite3.OperationalError as error:
         raise WorkspaceError(f"{path} cannot be read, got {error}") from error
     except sqlite3.DatabaseError as error:
-        raise DamagedFile(f"{path} is no catalogue, or a damaged one: {error}") from error
+        raise DamagedFile(f"{path} is no catalogue, or it is damaged: {error}") from error
     finally:
         if connection is not None:
             connection.close()

@@ -1,8 +1,8 @@
-"""Erasures: the batches that carry requests out, the journal of the samples that they take out, and what was forgotten.
+"""Erasures: the batches that carry out requests, the journal of the samples that they remove, and what was forgotten.
 
     accepted -> erasing -> retraining -> done
-                                      -> instant      erased; groups are missing until they are repaired
-                                      -> unverified   erased, but the check found something wrong
+                                      -> instant      erased; groups are missing until `repair` builds them
+                                      -> unverified   erased, but a check found something wrong
 
 Marks are keyed hashes of names.
 """
@@ -30,7 +30,7 @@ class Erasure:
 
 @dataclass(frozen=True)
 class Leaving:
-    """A sample that an erasure under way takes out, and the file that held it."""
+    """A sample that an erasure under way removes, and the unit that held it."""
 
     id: str
     unit: str
@@ -66,12 +66,12 @@ def count_erasures_by_state(catalogue: Catalogue) -> dict[str, int]:
 
 
 def carries_requests(catalogue: Catalogue, number: int) -> bool:
-    """Whether requests of the queue are carried out by this erasure."""
+    """Whether this erasure carries out requests of the queue."""
     return catalogue.one("SELECT 1 FROM requests WHERE erasure = ? LIMIT 1", number) is not None
 
 
 def any_closed_request(catalogue: Catalogue) -> bool:
-    """Whether a request waits to be called done: verified, certified, and its erasure done."""
+    """Whether a request can be moved to done: it is verified and certified, and its erasure is done."""
     sql = (
         "SELECT 1 FROM requests r JOIN erasures e ON e.number = r.erasure"
         " WHERE r.state = 'verified' AND r.certificate IS NOT NULL AND e.state = 'done' LIMIT 1"
@@ -80,24 +80,24 @@ def any_closed_request(catalogue: Catalogue) -> bool:
 
 
 def openings(catalogue: Catalogue) -> dict[int, str]:
-    """The JSON text about the state before, of every erasure that is not finished, by number."""
+    """By number, the `opening` of every erasure that is not finished."""
     sql = "SELECT number, opening FROM erasures WHERE opening <> '{}'"
     return dict(catalogue.all(sql))
 
 
 def leaving(catalogue: Catalogue, number: int) -> list[Leaving]:
-    """The samples that an erasure takes out."""
+    """The samples that an erasure removes."""
     return [Leaving(*row) for row in catalogue.all("SELECT id, unit, split FROM leaving WHERE erasure = ?", number)]
 
 
 def count_leaving(catalogue: Catalogue) -> int:
-    """How many samples are being taken out."""
+    """How many samples erasures under way remove."""
     row = catalogue.one("SELECT count(*) FROM leaving")
     return row[0] if row else 0
 
 
 def erasures_of(catalogue: Catalogue, ids: Sequence[str]) -> dict[str, int]:
-    """Those of the samples that are being taken out, each with the number of the erasure."""
+    """Those of the samples that erasures under way remove, each with the number of its erasure."""
     return dict(catalogue.among("SELECT id, erasure FROM leaving WHERE id {}", ids))
 
 
@@ -125,7 +125,7 @@ def accept_erasure(
 
 
 def set_erasure_state(transaction: Transaction, number: int, state: str) -> None:
-    """Let an erasure enter a state."""
+    """Set the state of an erasure."""
     transaction.execute("UPDATE erasures SET state = ? WHERE number = ?", (state, number))
 
 
@@ -136,14 +136,14 @@ def retry_unverified(transaction: Transaction, number: int) -> None:
 
 
 def complete_instant(transaction: Transaction) -> None:
-    """Say of all instant erasures that they are done: what was missing is built."""
+    """Move all instant erasures to done: the missing groups are built."""
     transaction.execute("UPDATE erasures SET state = ? WHERE state = ?", (DONE, INSTANT))
 
 
 def finish_erasure(
     transaction: Transaction, number: int, state: str, *, finished: str, certificate: int, marks: Iterable[str]
 ) -> None:
-    """End an erasure: its journal is emptied, `marks` are forgotten by this certificate, the catalogue is dirty."""
+    """End an erasure: empty its journal, record `marks` as forgotten under this certificate; the catalogue is dirty."""
     forgotten = [(mark, certificate) for mark in sorted(marks)]
     transaction.executemany("INSERT OR REPLACE INTO forgotten VALUES (?, ?)", forgotten)
     transaction.execute("DELETE FROM leaving WHERE erasure = ?", (number,))
@@ -156,7 +156,7 @@ def finish_erasure(
 
 
 def certificate_of(catalogue: Catalogue, mark: str) -> int | None:
-    """The number of the certificate by which this was forgotten; None if it was not."""
+    """The number of the certificate under which this mark was forgotten; None if it was not."""
     row = catalogue.one("SELECT certificate FROM forgotten WHERE mark = ?", mark)
     return row[0] if row else None
 
@@ -168,11 +168,11 @@ def certificates_of(catalogue: Catalogue, marks: Sequence[str]) -> dict[str, int
 
 
 def is_forgotten(catalogue: Catalogue, mark: str) -> bool:
-    """Whether this was forgotten."""
+    """Whether this mark was forgotten."""
     return certificate_of(catalogue, mark) is not None
 
 
 def last_forgotten_certificate(catalogue: Catalogue) -> int:
-    """The highest number of a certificate by which something was forgotten; 0 if nothing was."""
+    """The highest number of a certificate under which something was forgotten; 0 if nothing was."""
     row = catalogue.one("SELECT max(certificate) FROM forgotten")
     return (row[0] or 0) if row else 0

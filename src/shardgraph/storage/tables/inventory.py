@@ -1,4 +1,4 @@
-"""What the workspace holds: samples, the files that they lie in (units), and which adapters and prototypes are built.
+"""What the workspace holds: samples, the files that hold them (units), and which adapters and prototypes are built.
 
 A unit is a chunk of the inbox ("inbox:3"), a shard ("shard:c0-f1") or a bucket of held-out samples ("test:7").
 """
@@ -10,7 +10,7 @@ from typing import Literal
 from shardgraph.storage.catalogue import Catalogue, Transaction
 
 Column = Literal["id", "label", "source", "subject", "unit"]
-"""What samples can be found and counted by."""
+"""The columns by which samples can be found and counted."""
 
 _ROW = "id, label, source, subject, split, unit"
 _COLUMNS = ("id", "label", "source", "subject", "unit")
@@ -20,7 +20,7 @@ _LAST = "\U0010ffff"  # sorts after every other character
 
 @dataclass(frozen=True)
 class Row:
-    """One sample as the catalogue lists it; `unit` is the file that holds it."""
+    """One sample as the catalogue lists it; `unit` is the unit that holds it."""
 
     id: str
     label: str
@@ -40,7 +40,7 @@ class Unit:
 
 @dataclass(frozen=True)
 class Built:
-    """A group's adapters, or the prototypes: the key of what they were built from, and the digest of the file."""
+    """Built adapters of a group, or built prototypes: the key of their inputs, and the digest of their file."""
 
     key: str
     digest: str
@@ -58,17 +58,17 @@ def find_by(catalogue: Catalogue, column: Column, names: Sequence[str]) -> list[
 
 
 def find_by_id(catalogue: Catalogue, ids: Iterable[str]) -> list[Row]:
-    """Those of the samples that are here, ordered by id."""
+    """Those of the samples that the workspace holds, ordered by id."""
     return find_by(catalogue, "id", list(ids))
 
 
 def find_in_unit(catalogue: Catalogue, unit: str) -> list[Row]:
-    """The samples in a file, ordered by id."""
+    """The samples in a unit, ordered by id."""
     return find_by(catalogue, "unit", [unit])
 
 
 def known_ids(catalogue: Catalogue, ids: Iterable[str]) -> set[str]:
-    """Those of the ids that are here."""
+    """Those of the ids that the workspace holds."""
     return {row.id for row in find_by_id(catalogue, ids)}
 
 
@@ -101,7 +101,7 @@ def placed_rows(catalogue: Catalogue) -> list[Row]:
 def samples_beginning(
     catalogue: Catalogue, beginning: str, sources: Sequence[str] | None = None, most: int = 50
 ) -> list[Row]:
-    """The samples whose id begins so, ordered by id; with `sources`, only theirs."""
+    """The samples whose id begins with `beginning`, ordered by id; with `sources`, only theirs."""
     where, values = _beginning("id", beginning, sources)
     return [Row(*row) for row in catalogue.all(f"SELECT {_ROW} {where} ORDER BY id LIMIT ?", *values, most)]
 
@@ -109,7 +109,7 @@ def samples_beginning(
 def names_beginning(
     catalogue: Catalogue, column: Column, beginning: str, sources: Sequence[str] | None = None, most: int = 50
 ) -> dict[str, int]:
-    """The names in this column that begin so, in order, with their number of samples; with `sources`, only theirs."""
+    """The names in this column that begin with `beginning`, with their number of samples, of `sources` if given."""
     where, values = _beginning(column, beginning, sources)
     sql = f"SELECT {column}, count(*) {where} AND {column} <> '' GROUP BY {column} ORDER BY {column} LIMIT ?"
     return dict(catalogue.all(sql, *values, most))
@@ -180,7 +180,7 @@ def shard_sources(catalogue: Catalogue) -> dict[str, dict[str, int]]:
 
 
 def unit_sources(catalogue: Catalogue, unit: str) -> dict[str, int]:
-    """How many of a file's samples each source gave."""
+    """How many of a unit's samples each source gave."""
     return dict(catalogue.all("SELECT source, count(*) FROM samples WHERE unit = ? GROUP BY source", unit))
 
 
@@ -235,7 +235,7 @@ def arriving(catalogue: Catalogue, target: str) -> dict[str, str]:
 
 
 def set_targets(transaction: Transaction, places: Mapping[str, str]) -> None:
-    """Say which unit each waiting sample belongs in, by id; the units become dirty."""
+    """Set the unit that each waiting sample belongs in, by id; the units become dirty."""
     units = [(unit,) for unit in sorted(set(places.values()))]
     moves = [(unit, sample) for sample, unit in places.items()]
     transaction.executemany("UPDATE samples SET target = ? WHERE id = ?", moves)
@@ -244,7 +244,7 @@ def set_targets(transaction: Transaction, places: Mapping[str, str]) -> None:
 
 
 def clear_targets(transaction: Transaction) -> None:
-    """Take all targets back, and drop the units that were never written."""
+    """Clear all targets, and delete the units that were never written."""
     transaction.execute("UPDATE samples SET target = NULL WHERE target IS NOT NULL")
     transaction.execute("DELETE FROM units WHERE digest = ''")
 
@@ -253,7 +253,7 @@ def clear_targets(transaction: Transaction) -> None:
 
 
 def find_unit(catalogue: Catalogue, unit: str) -> Unit | None:
-    """A unit, if it is known."""
+    """A unit; None if the catalogue does not list it."""
     row = catalogue.one("SELECT digest, dirty FROM units WHERE name = ?", unit)
     return Unit(row[0], bool(row[1])) if row else None
 
@@ -281,13 +281,13 @@ def last_inbox_number(catalogue: Catalogue) -> int:
 
 
 def add_units(transaction: Transaction, units: Iterable[str]) -> None:
-    """Announce units whose files are about to be written."""
+    """Add units whose files are about to be written."""
     sql = "INSERT INTO units (name, digest, dirty) VALUES (?, '', 1)"
     transaction.executemany(sql, [(unit,) for unit in units])
 
 
 def mark_units_dirty(transaction: Transaction, units: Iterable[str]) -> None:
-    """Say that these units are about to be rewritten."""
+    """Mark units that are about to be rewritten as dirty."""
     transaction.executemany("UPDATE units SET dirty = 1 WHERE name = ?", [(unit,) for unit in sorted(set(units))])
 
 
@@ -344,13 +344,13 @@ def set_prototypes_key(transaction: Transaction, key: str) -> None:
 
 
 def clear_built_keys(transaction: Transaction) -> None:
-    """Let all groups, also those of rights, and the prototypes count as not built."""
+    """Mark all groups, including those of rights, and the prototypes as not built."""
     transaction.execute("UPDATE built SET key = ''")
     transaction.execute("UPDATE provisioned SET key = ''")
 
 
 def remove_groups(transaction: Transaction, names: Iterable[str]) -> None:
-    """Remove groups from what is built."""
+    """Delete the rows of built groups."""
     transaction.executemany("DELETE FROM built WHERE name = ?", [(_GROUP + name,) for name in names])
 
 

@@ -1,7 +1,7 @@
-"""The ledger: a line for every event, which names no sample; and the account of what private edges have released.
+"""The ledger: one line for every event, which names no sample; and the account of what private edges have released.
 
-The detail of an event is JSON. Its keys are promised (`docs/format.md`): "entry" is the number of a request, "request"
-the number of an erasure, "model" and "config" are keyed hashes.
+The detail of an event is JSON. `docs/format.md` documents its keys, which do not change: "entry" is the number of a
+request, "request" the number of an erasure, "model" and "config" are keyed hashes.
 """
 
 import json
@@ -39,7 +39,7 @@ def add_event(transaction: Transaction, event: str, detail: Mapping[str, object]
 
 
 def add_to_last_event(transaction: Transaction, more: Mapping[str, object]) -> None:
-    """Add to the detail of the last event, in the transaction that added the event."""
+    """Add keys to the detail of the last event, in the transaction that added the event."""
     number, detail = transaction.execute("SELECT number, detail FROM ledger ORDER BY number DESC LIMIT 1").fetchone()
     told = json.dumps(json.loads(detail) | dict(more), sort_keys=True)
     transaction.execute("UPDATE ledger SET detail = ? WHERE number = ?", (told, number))
@@ -109,11 +109,11 @@ def count_costs(catalogue: Catalogue) -> Costs:
     return Costs(*(value or 0 for value in catalogue.one(sql) or (0, 0, 0)))
 
 
-# Names of lines in the erasure log, which lies outside the workspace
+# Names of lines in the erasure log, a file outside the workspace
 
 
 def logged_names(catalogue: Catalogue) -> set[str]:
-    """The names of all lines of the erasure log that the ledger knows."""
+    """The names of all lines of the erasure log that the ledger holds."""
     told = catalogue.all("SELECT json_extract(detail, '$.record') FROM ledger")
     again = catalogue.all("SELECT r.value FROM ledger, json_each(detail, '$.records') r WHERE event = 'replayed'")
     return {name for (name,) in (*told, *again) if name is not None}

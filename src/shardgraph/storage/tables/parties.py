@@ -1,4 +1,4 @@
-"""The parties: sources that gave data, consumers with rights to a part of it, and the tokens of those who may ask."""
+"""The parties: sources of data, consumers with rights to a part of it, and the tokens of the service's callers."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -12,7 +12,7 @@ _SOURCE, _SHARD = "source", "shard"
 
 @dataclass(frozen=True)
 class Terms:
-    """What is known about a source; `rate` is the share of its samples expected to be asked back in a year."""
+    """The terms of a source; `rate` is the share of its samples expected to be withdrawn in a year."""
 
     owner: str = ""
     terms: str = ""
@@ -21,7 +21,7 @@ class Terms:
 
 @dataclass(frozen=True)
 class Grant:
-    """What a consumer may use; with `provision`, groups are kept that learned from that part alone."""
+    """What a consumer may use; with `provision`, groups that learned from that part alone are kept for it."""
 
     consumer: str
     sources: tuple[str, ...]
@@ -31,7 +31,7 @@ class Grant:
 
 @dataclass(frozen=True)
 class ProvisionedGroup:
-    """A group's adapters that learned from a consumer's part alone; `units` are the files that they learned from."""
+    """A group whose adapters learned from a consumer's part alone; `units` are the units that they learned from."""
 
     consumer: str
     name: str
@@ -44,7 +44,7 @@ class ProvisionedGroup:
 
 @dataclass(frozen=True)
 class Token:
-    """A token by its name; of its secret only the hash is kept, and "" once it is revoked."""
+    """A token; only the hash of its secret is stored, and "" once it is revoked."""
 
     name: str
     role: str
@@ -57,24 +57,24 @@ class Token:
 
 
 def described_sources(catalogue: Catalogue) -> dict[str, Terms]:
-    """What is known about sources, by name."""
+    """The terms of all described sources, by name."""
     return {name: Terms(*rest) for name, *rest in catalogue.all("SELECT name, owner, terms, rate FROM sources")}
 
 
 def describe_source(transaction: Transaction, name: str, terms: Terms) -> None:
-    """Replace what is known about a source."""
+    """Replace the terms of a source."""
     values = (name, terms.owner, terms.terms, terms.rate)
     transaction.execute("INSERT OR REPLACE INTO sources VALUES (?, ?, ?, ?)", values)
 
 
 def clear_source(transaction: Transaction, name: str) -> None:
-    """Drop what is known about a source; the catalogue becomes dirty."""
+    """Delete the terms of a source; the catalogue becomes dirty."""
     transaction.execute("DELETE FROM sources WHERE name = ?", (name,))
     transaction.mark_dirty()
 
 
 def drop_empty_sources(transaction: Transaction, names: Iterable[str]) -> None:
-    """Drop what is known about those of the sources that have no sample left."""
+    """Delete the terms of those of the sources that have no sample left."""
     sql = "DELETE FROM sources WHERE name = ? AND name NOT IN (SELECT source FROM samples)"
     transaction.executemany(sql, [(name,) for name in names])
 
@@ -83,7 +83,7 @@ def drop_empty_sources(transaction: Transaction, names: Iterable[str]) -> None:
 
 
 def find_grants(catalogue: Catalogue) -> dict[str, Grant]:
-    """What every consumer may use, by name in order."""
+    """What every consumer may use, ordered by consumer."""
     named: dict[tuple[str, str], list[str]] = {}
     for consumer, kind, name in catalogue.all("SELECT consumer, kind, name FROM rights ORDER BY consumer, kind, name"):
         named.setdefault((consumer, kind), []).append(name)
@@ -116,12 +116,12 @@ def save_grant(transaction: Transaction, grant: Grant) -> None:
 
 
 def set_provision(transaction: Transaction, consumer: str) -> None:
-    """Say that groups are kept for a consumer from now on."""
+    """Record that groups are kept for a consumer from now on."""
     transaction.execute("UPDATE consumers SET provision = 1 WHERE name = ?", (consumer,))
 
 
 def drop_empty_rights(transaction: Transaction, rows: Iterable[Row]) -> None:
-    """Drop from all rights the sources and shards of these samples that have no sample left."""
+    """Remove from all rights those sources and shards of these samples that have no sample left."""
     rows = list(rows)
     sql = "DELETE FROM rights WHERE kind = ? AND name = ? AND NOT EXISTS (SELECT 1 FROM samples WHERE {} = ?)"
     transaction.executemany(sql.format("source"), sorted({(_SOURCE, row.source, row.source) for row in rows}))

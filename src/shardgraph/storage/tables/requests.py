@@ -1,10 +1,10 @@
-"""Requests: what people ask to have forgotten, the states of every request, and the samples that it withholds.
+"""Requests: what people ask to forget, the states of every request, and the samples that it withholds.
 
     received -> instant -> erasing -> retraining -> verified -> done
                    |          (from here on it cannot be cancelled)
                    +-> cancelled                      any -> failed
 
-Several requests may be carried out by one erasure, see `tables.erasures`.
+One erasure may carry out several requests, see `tables.erasures`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -42,7 +42,7 @@ class Request:
 
 @dataclass(frozen=True)
 class NewRequest:
-    """What is added: `wish` is JSON text of the names; `key` and `body` are keyed hashes, to recognise a repetition."""
+    """A request to add: `wish` is JSON text of the names; the keyed hashes `key` and `body` identify a repetition."""
 
     received: str
     deadline: str
@@ -55,7 +55,7 @@ class NewRequest:
 
 @dataclass(frozen=True)
 class Waiting:
-    """So many samples wait to be erased; `number` is the last request for them that the caller may see."""
+    """The number of samples that wait to be erased, and the last request for them that the caller may see."""
 
     samples: int
     number: int | None
@@ -81,7 +81,7 @@ def requests_after(
 def newest_requests(
     catalogue: Catalogue, *, states: Sequence[str] = (), asker: str | None = None, before: int = 0, limit: int = 100
 ) -> list[Request]:
-    """Requests from the last on, without history: those below `before`, unless that is 0."""
+    """The newest requests first, without history; those below `before`, unless that is 0."""
     sql = f"SELECT {_COLUMNS} FROM requests WHERE (? = 0 OR number < ?) AND state IN ({_in(states)}) AND {_OF_ASKER}"
     return _listed(catalogue, sql + " ORDER BY number DESC LIMIT ?", before, before, *states, asker, asker, limit)
 
@@ -93,7 +93,7 @@ def nearest_deadlines(catalogue: Catalogue, asker: str | None, limit: int) -> li
 
 
 def find_repeated(catalogue: Catalogue, key: str) -> tuple[int, str] | None:
-    """The number and the hashed body of the request that came under this key."""
+    """The number and the hashed body of the request with this key."""
     row = catalogue.one("SELECT number, body FROM requests WHERE key = ?", key)
     return (row[0], row[1]) if row else None
 
@@ -105,7 +105,7 @@ def find_wish(catalogue: Catalogue, number: int) -> tuple[str, str] | None:
 
 
 def asker_of(catalogue: Catalogue, number: int) -> str | None:
-    """Who asked; None if there is no such request."""
+    """Who submitted a request; None if there is no such request."""
     row = catalogue.one("SELECT asker FROM requests WHERE number = ?", number)
     return row[0] if row else None
 
@@ -116,7 +116,7 @@ def requests_of_erasure(catalogue: Catalogue, erasure: int) -> list[int]:
 
 
 def done_under_certificate(catalogue: Catalogue, certificate: int, asker: str | None = None) -> int | None:
-    """A request that ended in this certificate; with `asker`, one of theirs."""
+    """A request that is done under this certificate; with `asker`, one of theirs."""
     sql = f"SELECT number FROM requests WHERE certificate = ? AND state = 'done' AND {_OF_ASKER}"
     row = catalogue.one(sql, certificate, asker, asker)
     return row[0] if row else None
@@ -132,7 +132,7 @@ def closed_requests(catalogue: Catalogue) -> list[int]:
 
 
 def was_named_by(catalogue: Catalogue, asker: str, mark: str, certificate: int | None = None) -> bool:
-    """Whether a request of this asker, of those that ended in this certificate, named what `mark` is the hash of."""
+    """Whether a request of this asker named what `mark` is the hash of; with `certificate`, one that ended in it."""
     sql = (
         "SELECT 1 FROM request_marks n JOIN requests r ON r.number = n.request"
         " WHERE n.mark = ? AND r.asker = ? AND (? IS NULL OR r.certificate = ?)"
@@ -154,7 +154,7 @@ def count_overdue(catalogue: Catalogue, now: str, asker: str | None = None) -> i
 
 
 def count_done(catalogue: Catalogue, asker: str | None = None) -> tuple[int, int]:
-    """How many requests are done, and how many of them were by their deadline."""
+    """How many requests are done, and how many of them were done by their deadline."""
     sql = (
         "SELECT count(*), coalesce(sum(m.time <= r.deadline), 0) FROM requests r"
         f" JOIN request_states m ON m.request = r.number AND m.state = 'done' WHERE r.state = 'done' AND {_OF_ASKER}"
@@ -170,7 +170,7 @@ def oldest_received(catalogue: Catalogue, states: Sequence[str]) -> str | None:
 
 
 def times_to_done(catalogue: Catalogue, limit: int) -> list[tuple[str, str]]:
-    """When the last requests that an erasure carried out were received, and when they were done."""
+    """The times at which the last carried-out requests were received and done, newest first."""
     sql = (
         "SELECT r.received, m.time FROM requests r JOIN request_states m ON m.request = r.number AND m.state = 'done'"
         " WHERE r.state = 'done' AND r.erasure IS NOT NULL ORDER BY r.number DESC LIMIT ?"
@@ -179,7 +179,7 @@ def times_to_done(catalogue: Catalogue, limit: int) -> list[tuple[str, str]]:
 
 
 def add_request(transaction: Transaction, what: NewRequest, ids: Sequence[str], marks: Iterable[str] = ()) -> int:
-    """Add a received request, and withhold its samples; its number.
+    """Add a received request, and withhold its samples; returns its number.
 
     `marks` are keyed hashes of what it names.
     """
@@ -198,7 +198,7 @@ def add_request(transaction: Transaction, what: NewRequest, ids: Sequence[str], 
 def move_requests(
     transaction: Transaction, numbers: Iterable[int], state: str, *, of: Sequence[str] = STATES
 ) -> list[int]:
-    """Let those of the requests that are in one of the states `of` enter another; the numbers of those that did."""
+    """Move those of the requests that are in one of the states `of` to another; returns the numbers of those moved."""
     sql, moved = f"UPDATE requests SET state = ?, failure = '' WHERE number = ? AND state IN ({_in(of)})", []
     for number in numbers:
         if transaction.execute(sql, (state, number, *of)).rowcount:
@@ -208,13 +208,13 @@ def move_requests(
 
 
 def move_requests_of(transaction: Transaction, erasure: int, state: str) -> None:
-    """Let the requests of an erasure enter a state, except those that are in it already."""
+    """Move the requests of an erasure to a state, except those that are in it already."""
     found = transaction.execute("SELECT number FROM requests WHERE erasure = ? AND state <> ?", (erasure, state))
     move_requests(transaction, [number for (number,) in found.fetchall()], state)
 
 
 def fail_requests(transaction: Transaction, numbers: Iterable[int], reason: str) -> None:
-    """Let requests fail, with a reason that names nobody; their samples stay withheld."""
+    """Move requests to failed, with a reason that contains no names; their samples stay withheld."""
     numbers = list(numbers)
     move_requests(transaction, numbers, FAILED)
     sql = "UPDATE requests SET failure = ? WHERE number = ?"
@@ -222,24 +222,24 @@ def fail_requests(transaction: Transaction, numbers: Iterable[int], reason: str)
 
 
 def set_erasure(transaction: Transaction, number: int, erasure: int) -> None:
-    """Record which erasure carries a request out."""
+    """Record which erasure carries out a request."""
     transaction.execute("UPDATE requests SET erasure = ? WHERE number = ?", (erasure, number))
 
 
 def close_request(transaction: Transaction, number: int, certificate: int) -> None:
-    """Record a request's certificate, and drop the names that it gave."""
+    """Record a request's certificate, and delete the names that it gave."""
     sql = "UPDATE requests SET certificate = ?, wish = '{}' WHERE number = ?"
     transaction.execute(sql, (certificate, number))
 
 
 def close_requests_of(transaction: Transaction, erasure: int, certificate: int) -> list[int]:
-    """The same for all requests of an erasure; their numbers."""
+    """The same for all requests of an erasure; returns their numbers."""
     sql = "UPDATE requests SET certificate = ?, wish = '{}' WHERE erasure = ? RETURNING number"
     return [number for (number,) in transaction.execute(sql, (certificate, erasure)).fetchall()]
 
 
 def drop_names(transaction: Transaction, number: int, *, key: bool = False) -> None:
-    """Drop what a cancelled request named, and its marks; with `key`, the same key may be used again."""
+    """Delete what a cancelled request named, and its marks; with `key`, its key may be used again."""
     transaction.execute("DELETE FROM request_marks WHERE request = ?", (number,))
     transaction.execute("UPDATE requests SET wish = '{}' WHERE number = ?", (number,))
     if key:
@@ -261,7 +261,7 @@ def withheld_by(catalogue: Catalogue, numbers: Iterable[int]) -> list[str]:
 
 
 def withheld_rows(catalogue: Catalogue) -> list[Row]:
-    """The samples that are here and withheld, ordered by id."""
+    """The rows of the withheld samples, ordered by id."""
     columns = "id, label, source, subject, split, unit"
     sql = f"SELECT {columns} FROM samples WHERE id IN (SELECT id FROM withheld) ORDER BY id"
     return [Row(*row) for row in catalogue.all(sql)]
@@ -277,12 +277,12 @@ def waiting_by_name(
 ) -> dict[str, Waiting]:
     """Of these names, those with samples that are withheld.
 
-    With `asker`, the requests of others are not told; with `sources`, only their samples count.
+    With `asker`, numbers of other askers' requests are not returned; with `sources`, only their samples count.
     """
     assert column in ("id", "subject", "source")
     among = "w.id" if column == "id" else f"s.{column}"
     own = f" AND s.source IN ({_in(sources, '')})" if sources is not None else ""
-    # fewer samples wait than there are: CROSS JOIN makes SQLite go through those first
+    # few samples are withheld: CROSS JOIN makes SQLite scan those first
     sql = (
         f"SELECT s.{column}, count(DISTINCT w.id), max(CASE WHEN ? IN ('', r.asker) THEN w.request END)"
         " FROM withheld w CROSS JOIN samples s ON s.id = w.id CROSS JOIN requests r ON r.number = w.request"
@@ -293,7 +293,7 @@ def waiting_by_name(
 
 
 def release_samples(transaction: Transaction, number: int) -> None:
-    """Let a request withhold nothing any more."""
+    """Release the samples that a request withholds."""
     transaction.execute("DELETE FROM withheld WHERE request = ?", (number,))
 
 
