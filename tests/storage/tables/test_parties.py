@@ -27,10 +27,10 @@ def test_a_grant_without_anything_is_no_grant(catalogue):
         parties.save_grant(transaction, shop)
         parties.save_grant(transaction, Grant("other", (), ("x",), True))
     assert parties.find_grants(catalogue) == {"other": Grant("other", (), ("x",), True), "shop": shop}
-    assert parties.find_grant(catalogue, "shop") == shop and parties.any_provisioned_consumer(catalogue)
+    assert parties.find_grant(catalogue, "shop") == shop and inventory.is_provisioning(catalogue)
     with catalogue.transaction() as transaction:
         parties.save_grant(transaction, Grant("other", (), (), True))
-    assert parties.find_grant(catalogue, "other") is None and not parties.any_provisioned_consumer(catalogue)
+    assert parties.find_grant(catalogue, "other") is None and not inventory.is_provisioning(catalogue)
     with catalogue.transaction() as transaction:
         parties.set_provision(transaction, "shop")
     assert parties.find_grant(catalogue, "shop").provision
