@@ -1,9 +1,9 @@
 """A workspace on a cluster of four nodes: the bytes of one process, though nodes die in the middle."""
 
 import io
-import json
 import os
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -19,6 +19,7 @@ from shardgraph.graph import Bilevel
 from shardgraph.learn.numerics import fingerprint
 from shardgraph.learn.recipe import Recipe
 from shardgraph.storage.samples import concatenate
+from shardgraph.storage.tables import inventory, ledger
 from tests.clusters import kill_one, nodes
 from tests.strategies import LABELS, embed, many, promised_files
 
@@ -43,14 +44,16 @@ def serial(tmp_path_factory):
         workspace.train(GRAPH, RECIPE)
         trained = promised_files(root)
         workspace.forget(GONE)
-        return trained, promised_files(root), ledger(workspace)
+        return trained, promised_files(root), recorded(workspace)
 
 
-def ledger(workspace):
+def recorded(workspace):
     """Everything that the ledger and the list of what is built say, apart from times and keyed marks."""
-    events = workspace.context.catalogue.all("SELECT event, detail FROM ledger ORDER BY number")
-    kept = [(event, {k: v for k, v in json.loads(d).items() if not isinstance(v, str)}) for event, d in events]
-    return kept, workspace.context.catalogue.all("SELECT name, digest, samples, adapters FROM built ORDER BY name")
+    catalogue = workspace.context.catalogue
+    events = ledger.events_after(catalogue, 0, 1000)
+    kept = [(one.event, {k: v for k, v in one.detail.items() if not isinstance(v, str)}) for one in events]
+    groups = {name: replace(built, key="") for name, built in inventory.built_groups(catalogue).items()}
+    return kept, groups, replace(inventory.built_prototypes(catalogue), key="")
 
 
 def kill_in_the_middle(four, killed):
@@ -78,7 +81,7 @@ def test_nodes_die_in_training_and_in_a_forget_and_the_bytes_and_the_ledger_are_
         certificate = workspace.forget(GONE)
         assert in_forget and in_forget[0] >= 8 and promised_files(workspace.root) == serial[1]
         assert certificate.event == "forget" and workspace.certificates.last() == 1
-        assert ledger(workspace) == serial[2]
+        assert recorded(workspace) == serial[2]
         assert len(four.worker_nodes) == 1, "two of the four are dead"
         assert not list((workspace.root / "scratch").iterdir())
         assert workspace.verify(full=True).ok
@@ -153,9 +156,9 @@ def embedded(root, count, on_progress=lambda what, done, of: None, **options):
     identity = shardgraph.backbone_identity("efficientnet-lite0", dtype="float16", size=32, device="cpu")
     with Workspace.create(root, seed=1, backbone=identity, progress=on_progress, **options) as workspace:
         assert workspace.add_records(Pictures(count), "pictures") == count
-        units = [unit for (unit,) in workspace.context.catalogue.all("SELECT DISTINCT unit FROM samples")]
+        units = inventory.occupied_units(workspace.context.catalogue)
         samples = concatenate(workspace.context.store.read(unit) for unit in units).canonical()
-        events = [event for (event,) in workspace.context.catalogue.all("SELECT event FROM ledger ORDER BY number")]
+        events = [one.event for one in ledger.events_after(workspace.context.catalogue, 0, 1000)]
     return samples, events
 
 

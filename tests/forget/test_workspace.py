@@ -7,7 +7,7 @@ from shardgraph.errors import WorkspaceError
 from shardgraph.forget.erase.plan import ForgetRequest
 from shardgraph.forget.workspace import Workspace
 from shardgraph.storage.samples import concatenate
-from shardgraph.storage.tables import inventory
+from shardgraph.storage.tables import inventory, requests
 from tests.strategies import Row, embed, many
 
 ROWS = [*many(24), *many(40, split="test")]
@@ -32,7 +32,7 @@ def test_a_stale_plan_is_refused_while_a_service_runs(workspace):
         asking.join(3)
     asking.join()
     assert problems == ["the plan is stale: the workspace changed since; plan again"]
-    assert workspace.context.catalogue.all("SELECT * FROM requests") == []
+    assert requests.count_requests_by_state(workspace.context.catalogue) == {}
     assert inventory.known_ids(workspace.context.catalogue, ["late"]) == {"late"}
 
 

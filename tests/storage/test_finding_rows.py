@@ -3,6 +3,7 @@
 import pytest
 
 from shardgraph.storage.tables import inventory
+from shardgraph.storage.tables.inventory import Row
 
 COLUMNS = ("id", "label", "source", "subject", "unit")
 
@@ -10,8 +11,8 @@ COLUMNS = ("id", "label", "source", "subject", "unit")
 @pytest.fixture
 def catalogue(catalogue):
     with catalogue.transaction() as db:
-        rows = [(f"i{k}", f"l{k % 3}", f"s{k % 2}", f"p{k // 2}" * (k > 3), "train", "shard:a") for k in range(1200)]
-        db.executemany("INSERT INTO samples (id,label,source,subject,split,unit) VALUES (?,?,?,?,?,?)", rows)
+        rows = [Row(f"i{k}", f"l{k % 3}", f"s{k % 2}", f"p{k // 2}" * (k > 3), "train", "shard:a") for k in range(1200)]
+        inventory.add_samples(db, rows)
     return catalogue
 
 

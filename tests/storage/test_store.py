@@ -46,8 +46,8 @@ def leave(store, ids):
     """What accepting a forget does to the catalogue."""
     units = {row.unit for row in inventory.find_by_id(store.catalogue, ids)}
     with store.catalogue.transaction() as db:
-        db.executemany("DELETE FROM samples WHERE id = ?", [(i,) for i in ids])
-        db.executemany("UPDATE units SET dirty = 1 WHERE name = ?", [(unit,) for unit in sorted(units)])
+        inventory.remove_samples(db, ids)
+        inventory.mark_units_dirty(db, units)
     return sorted(units)
 
 
@@ -61,7 +61,7 @@ def in_step(store):
     for unit in units:
         assert set(store.read(unit).ids) == {row.id for row in inventory.find_in_unit(store.catalogue, unit)}
     assert {str(store.path(unit).relative_to(store.root)) for unit in units} == set(sample_files(store))
-    assert store.catalogue.all("SELECT name FROM units WHERE dirty = 1") == []
+    assert not inventory.any_unit_dirty(store.catalogue)
 
 
 def test_samples_wait_in_the_inbox_until_they_are_placed(opened):

@@ -1,12 +1,13 @@
 """`plan`, `forget` and `repair`."""
 
 import shutil
-import sqlite3
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from shardgraph.forget.workspace import Workspace
+from shardgraph.storage.tables import inventory
 from tests.cli.conftest import TRAIN, refused, run
 
 
@@ -89,7 +90,8 @@ def test_a_declared_label_without_samples_and_an_empty_shard(tmp_path: Path, dat
     run("add", ws, data / "data.npz")
     run("train", ws, "--topology", "complete", "--shards", 200, "--epochs", 1)
     assert "'elk'" in refused(ws, "forget", ws, "--label", "elk").err
-    held = {str(row[0]) for row in sqlite3.connect(ws / "catalog.sqlite").execute("SELECT unit FROM samples")}
+    with Workspace(ws) as workspace:
+        held = inventory.occupied_units(workspace.context.catalogue)
     empty = next(f"s{i:03d}" for i in range(200) if f"shard:s{i:03d}" not in held)
     assert f"'{empty}'" in refused(ws, "forget", ws, "--shard", empty).err
 
@@ -118,6 +120,8 @@ def test_a_torn_and_a_tampered_shard(ws: Path):
 
 def _one_of_each_shard(ws: Path) -> tuple[str, ...]:
     """Options that name one sample of each shard."""
-    with sqlite3.connect(ws / "catalog.sqlite") as db:
-        names = [n for (n,) in db.execute("SELECT min(id) FROM samples WHERE unit LIKE 'shard:%' GROUP BY unit")]
+    with Workspace(ws) as workspace:
+        catalogue = workspace.context.catalogue
+        units = [unit for unit in inventory.occupied_units(catalogue) if unit.startswith("shard:")]
+        names = [inventory.find_in_unit(catalogue, unit)[0].id for unit in units]
     return tuple(word for name in names for word in ("--sample", name))

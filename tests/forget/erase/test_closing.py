@@ -9,6 +9,7 @@ from shardgraph.forget.queue import queue
 from shardgraph.forget.queue.queue import Submission
 from shardgraph.forget.views.served import LoadedParts, assemble_served
 from shardgraph.forget.workspace import Workspace
+from shardgraph.storage.tables import inventory, requests
 from tests.strategies import Row, all_bytes, many
 
 DANS = [Row("dans-first", "ant", "dan", "dora"), Row("dans-second", "bee", "dan", "dora")]
@@ -37,7 +38,7 @@ def test_the_terms_of_a_source_leave_with_its_last_sample_however_it_was_named(w
 def test_a_catalogue_that_was_not_scrubbed_knows_it_and_is_scrubbed_later(workspace):
     """A reader keeps the log from being emptied at the end of the forget."""
     with Workspace(workspace.root) as other, other.context.catalogue.reading():
-        other.context.catalogue.all("SELECT id FROM samples")
+        inventory.all_ids(other.context.catalogue)
         with pytest.raises(WorkspaceBusy, match="log could not be emptied"):
             workspace.forget(ForgetRequest(samples=("dans-first",)))
         assert workspace.context.catalogue.dirty
@@ -81,6 +82,6 @@ def test_after_a_cancel_no_file_holds_what_only_the_request_named(workspace, cou
     for number in numbers:
         workspace.queue.cancel(number)
     assert not [name for name, raw in all_bytes(workspace.root).items() if b"dans-first" in raw]
-    for table in ("withheld", "request_marks"):
-        assert workspace.context.catalogue.all(f"SELECT * FROM {table}") == []
-    assert workspace.context.catalogue.all("SELECT DISTINCT wish FROM requests") == [("{}",)]
+    assert requests.withheld_ids(workspace.context.catalogue) == set()
+    assert workspace.context.catalogue.all("SELECT * FROM request_marks") == []
+    assert {requests.find_wish(workspace.context.catalogue, number)[0] for number in numbers} == {"{}"}

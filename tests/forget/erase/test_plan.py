@@ -89,13 +89,13 @@ def test_as_many_groups_are_trained_as_planned(trained, topology, request_):
     workspace = trained(topology, progress=lambda *step: steps.append(step))
     steps.clear()
     plan = workspace.plan(request_)
-    adapters = dict(workspace.context.catalogue.all("SELECT name, adapters FROM built WHERE name LIKE 'group:%'"))
+    before = inventory.built_groups(workspace.context.catalogue)
     workspace.forget(plan)
-    after = workspace.context.catalogue.all("SELECT name, adapters FROM built WHERE name LIKE 'group:%'")
+    after = inventory.built_groups(workspace.context.catalogue)
     trainings = [of for what, done, of in steps if what == "training" and done == 0]
     assert trainings == [len(plan.groups) - len(plan.vanishing)]
-    assert {f"group:{name}" for name in plan.vanishing} == set(adapters) - {name for name, _ in after}
-    assert plan.adapters == sum(a for name, a in after if name.removeprefix("group:") in plan.groups)
+    assert set(plan.vanishing) == set(before) - set(after)
+    assert plan.adapters == sum(built.adapters for name, built in after.items() if name in plan.groups)
     assert inventory.known_ids(workspace.context.catalogue, (row.id for row in plan.rows)) == set()
 
 

@@ -110,7 +110,8 @@ def test_nothing_of_what_left_and_no_plain_digest_of_the_state_before_is_in_the_
     secrets |= set(inventory.unit_digests(workspace.context.catalogue).values()) | {
         digest(raw) for raw in before.values()
     }
-    secrets |= {key for (key,) in workspace.context.catalogue.all("SELECT key FROM built")}
+    secrets |= {built.key for built in inventory.built_groups(workspace.context.catalogue).values()}
+    secrets |= {inventory.built_prototypes(workspace.context.catalogue).key}
     leaving = [row.id for row in ROWS if row in ROWS[:2] or row.subject == "p2"]
     secrets |= {*leaving, "p2", "she asked"}
     certificate = workspace.forget(ASKED)

@@ -14,6 +14,7 @@ from shardgraph.forget.workspace import Workspace
 from shardgraph.learn.inca import Adapters, model_digest
 from shardgraph.learn.prototypes import total
 from shardgraph.storage.samples import concatenate, pack_samples
+from shardgraph.storage.tables import inventory
 from tests.strategies import FEW_ROWS as ROWS
 from tests.strategies import embed, promised_files
 
@@ -153,7 +154,7 @@ def test_a_sample_in_the_wrong_shard_is_found(workspace):
         for unit, samples in files.items():
             raw = pack_samples(samples)
             workspace.context.store.path(unit).write_bytes(raw)
-            db.execute("UPDATE units SET digest = ? WHERE name = ?", (digest(raw), unit))
+            inventory.record_units(db, {unit: digest(raw)})
     assert failed(workspace) == []
     assert "placement" in failed(workspace, full=True)
 
@@ -162,7 +163,7 @@ def test_a_sample_that_the_catalogue_does_not_list_is_found(workspace):
     raw = pack_samples(embed([row for row in ROWS[:16] if row.source == "bob"] + [ROWS[0]]))
     workspace.context.store.path("shard:bob").write_bytes(raw)
     with workspace.context.catalogue.transaction() as db:
-        db.execute("UPDATE units SET digest = ? WHERE name = 'shard:bob'", (digest(raw),))
+        inventory.record_units(db, {"shard:bob": digest(raw)})
     assert failed(workspace) == ["samples"]
 
 

@@ -11,6 +11,7 @@ from shardgraph.forget.erase.plan import ForgetRequest
 from shardgraph.forget.queue import queue
 from shardgraph.forget.queue.queue import Submission, group_requests
 from shardgraph.forget.workspace import Workspace
+from shardgraph.storage.tables import requests
 from tests.strategies import BY_SOURCE, ROWS, embed, never_saw, promised_files
 
 
@@ -64,8 +65,8 @@ def test_a_batch_leaves_the_bytes_of_a_life_without_it(workspace, fast_path):
         assert states(workspace, number) == whole
         assert workspace.queue.find(number).certificate
     assert workspace.verify(full=True).ok
-    assert workspace.context.catalogue.all("SELECT * FROM withheld") == []
-    assert {wish for (wish,) in workspace.context.catalogue.all("SELECT wish FROM requests")} == {"{}"}
+    assert requests.withheld_ids(workspace.context.catalogue) == set()
+    assert {requests.find_wish(workspace.context.catalogue, number)[0] for number in numbers} == {"{}"}
 
 
 def test_requests_for_the_same_groups_are_rebuilt_once(workspace):
@@ -129,9 +130,7 @@ def test_a_damaged_file_fails_its_own_request_and_no_other(workspace):
     assert workspace.queue.carry_out() == [good]
     assert workspace.queue.find(good).state == queue.DONE
     path.write_bytes(raw)
-    assert workspace.context.catalogue.all("SELECT id FROM withheld") == [(BY_SOURCE["ann"][0].id,)], (
-        "what failed stays withheld"
-    )
+    assert requests.withheld_ids(workspace.context.catalogue) == {BY_SOURCE["ann"][0].id}, "what failed stays withheld"
     workspace.queue.retry(bad)
     workspace.queue.withhold()
     assert workspace.queue.carry_out() == [bad]

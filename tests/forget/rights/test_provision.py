@@ -16,6 +16,7 @@ from shardgraph.forget.erase.plan import ForgetRequest
 from shardgraph.forget.rights.provision import provisioned_groups, strays
 from shardgraph.forget.workspace import Workspace
 from shardgraph.graph import Bilevel, BilevelAcross, BySource, Complete, OwnGraph, ShardGraph
+from shardgraph.storage.tables import ledger
 from tests.strategies import (
     LABELS,
     RING,
@@ -78,8 +79,8 @@ def test_a_forget_reaches_provisioned_groups_in_the_same_request(trained, fast_p
     certificate = workspace.forget(ForgetRequest(samples=tuple(gone)), instant=instant)
     assert certificate.provisioned > 0
     assert json.loads(workspace.certificates.path(1).read_text())["provisioned"] == certificate.provisioned
-    (accepted,) = workspace.context.catalogue.all("SELECT detail FROM ledger WHERE event = 'accepted'")
-    assert json.loads(accepted[0])["provisioned"] == certificate.provisioned
+    (accepted,) = ledger.last_events(workspace.context.catalogue, "accepted", 2)
+    assert accepted.detail["provisioned"] == certificate.provisioned
     witnesses = [path.read_bytes() for path in fast_path.glob("witness*")]
     assert sum(set(raw) == {0} for raw in witnesses) == certificate.provisioned, "those that saw it are overwritten"
     if instant:

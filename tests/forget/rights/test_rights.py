@@ -14,6 +14,7 @@ from shardgraph.learn import prototypes
 from shardgraph.learn.ensemble import Model
 from shardgraph.learn.prototypes import total
 from shardgraph.learn.recipe import Recipe
+from shardgraph.storage.tables import requests
 from tests.strategies import LABELS, QUICK, RING, ROWS, SOURCES, Row, embed, many, of
 
 CHAIN = OwnGraph(ShardGraph(SOURCES, frozenset({("ann", "bob"), ("bob", "web")})))
@@ -231,7 +232,7 @@ def test_a_sample_that_waits_to_be_forgotten_is_not_used(trained, provisioned):
     assert groups_of(workspace, "c") == {}
     assert workspace.consumers.model("c").digest == Model.assemble({}, sums, QUICK, workspace.config.seed).digest
     with workspace.context.catalogue.transaction() as db:
-        db.execute("DELETE FROM withheld")
+        requests.release_samples(db, 1)
     assert workspace.consumers.model("c").digest == before, "the request was cancelled"
 
 
@@ -266,7 +267,7 @@ def test_sums_that_were_changed_equal_sums_made_anew(trained, monkeypatch):
         other.forget(ForgetRequest(samples=(of("web", rows=many(24))[0].id,)))
     check(14)  # erased before this process looked: made anew
     with workspace.context.catalogue.transaction() as db:
-        db.execute("DELETE FROM withheld")
+        requests.release_samples(db, 1)
     with Workspace(workspace.root, workers=1) as other:
         other.add(embed([gone._replace(version=9)]), allow_return=True)
         other.train()
