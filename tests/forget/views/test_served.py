@@ -11,7 +11,7 @@ from tests.strategies import ROWS
 
 
 class Interrupted(LoadedParts):
-    """A shelf on which something happens between looking at the catalogue and reading samples."""
+    """Something happens between its reading of the catalogue and its reading of samples."""
 
     def __init__(self, meanwhile):
         super().__init__()
