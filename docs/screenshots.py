@@ -15,13 +15,14 @@ import tempfile
 import time
 import urllib.request
 from pathlib import Path
+from typing import Any
 
 from playwright.sync_api import Browser, Page, sync_playwright
-from shardgraph.cli.digits import digits, write_pictures
 from sklearn.datasets import load_digits
 
 from shardgraph import ForgetRequest, OwnGraph, Samples, ShardGraph, Workspace
-from shardgraph.forget.queue.queue import Submission
+from shardgraph.cli.demo.digits import digits, write_images
+from shardgraph.forget import Submission
 from shardgraph.storage.samples import from_arrays
 
 TREES = "alder ash aspen beech birch cedar cherry elm fir hazel holly larch lime maple oak olive pear pine plum rowan"
@@ -142,7 +143,11 @@ def picture(browser: Browser, base: str, folder: Path) -> None:
     for size, viewport in SIZES.items():
         for name, scene in SCENES.items():
             dark = (name, size) in (("graph", "desktop"), ("request", "phone"))
-            options = {"viewport": viewport, "color_scheme": "dark" if dark else "light", "base_url": base}
+            options: dict[str, Any] = {
+                "viewport": viewport,
+                "color_scheme": "dark" if dark else "light",
+                "base_url": base,
+            }
             context = browser.new_context(**options, timezone_id="Europe/Berlin", locale="en-GB")
             page = context.new_page()
             scene(page)
@@ -159,7 +164,7 @@ def main() -> None:
     chromium = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
     with tempfile.TemporaryDirectory() as room, sync_playwright() as driver:
         root, originals = Path(room) / "ws", Path(room) / "originals"
-        write_pictures(digits(COUNT), originals)
+        write_images(digits(COUNT), originals)
         make(root)
         service = Service(root, originals)
         try:
