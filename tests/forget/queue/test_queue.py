@@ -191,7 +191,7 @@ def test_a_request_for_what_is_just_leaving_rides_along(trained):
     bench = trained.context
     request = execute.accept(bench, trained.queue._plan([number]), False, [number])
     riders = [ask(trained, source[0].id), trained.queue.submit(Submission(ForgetRequest(sources=("ann",)))).number]
-    assert [trained.queue.find(n).request for n in riders] == [request, request]
+    assert [trained.queue.find(n).erasure for n in riders] == [request, request]
     execute.finish(bench, request)
     assert [trained.queue.find(n).state for n in (number, *riders)] == ["done"] * 3
     assert {trained.queue.find(n).certificate for n in (number, *riders)} == {1}
