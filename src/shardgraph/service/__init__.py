@@ -13,5 +13,5 @@
 One `POST /requests` passes middleware, auth/access, routes/requests and runtime/runtime, which answers when nothing
 that saw the data is served any more. runtime/worker, in a process of its own, carries the erasure out.
 
-No package here imports its modules: the command line uses the worker parts of runtime/ without FastAPI.
+No package here imports its modules: the command line uses tokens and the worker without FastAPI.
 """
