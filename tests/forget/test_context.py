@@ -6,7 +6,7 @@ import pytest
 
 from shardgraph.cluster.cluster import Cluster
 from shardgraph.cluster.staging import MARK, Staging
-from shardgraph.errors import ConfigError
+from shardgraph.errors import ConfigError, DamagedFile
 from shardgraph.forget.context import Context
 from shardgraph.forget.workspace import Workspace
 from shardgraph.graph import BySource
@@ -71,3 +71,16 @@ def test_the_next_command_deletes_copies_that_a_killed_one_left_in_storage(creat
     workspace.repair()
     assert not [path for path in (tmp_path / "bucket").rglob("*") if path.is_file()]
     assert not (workspace.root / MARK).exists()
+
+
+def test_an_empty_catalogue_is_damaged_and_no_empty_workspace(create):
+    workspace = create()
+    workspace.add(embed(many(12)))
+    workspace.train(BySource(), QUICK)
+    manifest = (workspace.root / "manifest.json").read_bytes()
+    workspace.close()
+    for path in workspace.root.glob("catalog.sqlite*"):
+        path.write_bytes(b"") if path.suffix == ".sqlite" else path.unlink()
+    with pytest.raises(DamagedFile, match="is empty: restore the workspace from a backup"):
+        Workspace(workspace.root)
+    assert (workspace.root / "manifest.json").read_bytes() == manifest

@@ -197,6 +197,8 @@ def _join_cluster(address: str | None, workers: int | None) -> "Cluster":
 
 def _open_catalogue(root: Path) -> Catalogue:
     path = root / "catalog.sqlite"
+    if path.exists() and not path.stat().st_size:
+        raise DamagedFile(f"{path} is empty: restore the workspace from a backup, for nothing else says what is here")
     if not path.exists():  # SQLite would create an empty one, and every sample would count as never seen
         raise DamagedFile(f"{path} is missing: restore the workspace from a backup; no other file lists its samples")
     return Catalogue(path)

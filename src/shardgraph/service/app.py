@@ -32,7 +32,8 @@ def create_app(root: Path, worker: Worker, originals: Path | None = None, *, gra
     supervisor = Supervisor(runtime, worker)
     about: dict[str, Any] = {"title": "shardgraph", "version": __version__, "description": ABOUT}
     # no docs_url and redoc_url: their pages load scripts from other sites
-    app = FastAPI(**about, lifespan=supervisor.lifespan, docs_url=None, redoc_url=None)
+    # no redirect_slashes: it would send a caller to whatever host its own Host header names
+    app = FastAPI(**about, lifespan=supervisor.lifespan, docs_url=None, redoc_url=None, redirect_slashes=False)
     app.state.runtime, app.state.supervisor, app.state.metrics = runtime, supervisor, Metrics(runtime)
     app.state.backbone_cache = predictions.BackboneCache()
     app.state.prediction_limiter = CapacityLimiter(predictions.MAX_FORWARD_PASSES)

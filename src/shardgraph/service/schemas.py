@@ -258,7 +258,9 @@ class ServedState(BaseModel):
     state: str
     number: int = Field(description="The event of the ledger from which on it was served.")
     time: datetime
-    withheld: list[int] = Field(description="The requests whose data was out of service but not erased yet.")
+    withheld: list[int] | None = Field(
+        description="The requests whose data was out of service but not erased yet; null for consumers."
+    )
     adapters: int
 
 

@@ -182,3 +182,15 @@ def test_a_forged_file_that_no_certificate_can_be_is_refused(workspace, tmp_path
     file.write_text(json.dumps(workspace.forget(ASKED).to_json() | forged))
     with pytest.raises(error):
         check_certificate(Certificate.load(file), workspace.context.keys.public)
+
+
+def test_nothing_is_chained_onto_a_certificate_that_was_changed(workspace):
+    workspace.forget(ForgetRequest(samples=(ROWS[0].id,)))
+    path = workspace.certificates.path(1)
+    raw = path.read_bytes()
+    path.write_bytes(raw.replace(b'"missing": 0', b'"missing": 1'))
+    with pytest.raises(DamagedFile, match="was changed since it was signed"):
+        workspace.forget(ForgetRequest(samples=(ROWS[1].id,)))
+    assert workspace.plan(ForgetRequest(samples=(ROWS[1].id,))).rows, "nothing was accepted"
+    path.write_bytes(raw)
+    assert workspace.forget(ForgetRequest(samples=(ROWS[1].id,))).number == 2

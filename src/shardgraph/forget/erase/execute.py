@@ -30,7 +30,7 @@ from shardgraph.forget.build.build import (
 from shardgraph.forget.build.wanted import Manifest, destroy_group, graph_over, load_prototypes, wanted_groups
 from shardgraph.forget.context import LOG_POINTER, Context
 from shardgraph.forget.erase.plan import ForgetPlan, emptied_names
-from shardgraph.forget.proof.certificate import EXACT, WITHDRAWN, Certificate, certificate_path, issue
+from shardgraph.forget.proof.certificate import EXACT, WITHDRAWN, Certificate, issue, load_intact
 from shardgraph.forget.proof.keys import certificate_leaf
 from shardgraph.forget.proof.verify import find_problems
 from shardgraph.forget.queue import queue
@@ -54,7 +54,7 @@ def carry_out(context: Context, plan: ForgetPlan, instant: bool, numbers: Sequen
 def check_inputs(context: Context, plan: ForgetPlan, *, instant: bool) -> None:
     """Raise before anything changes if the disk has no room, or a file that will be read is damaged."""
     if last := ledger.last_certificate(context.catalogue):
-        Certificate.load(certificate_path(context.root, last))  # the next certificate holds its digest
+        load_intact(context.root, last)  # the next certificate holds its digest
     units = plan.reads if not instant else {row.unit for row in plan.rows} & set(plan.reads)
     sizes = [context.store.read(unit).tokens.nbytes for unit in units]  # reading checks the digest
     check_room(context.root, 3 * max(sizes, default=0) + (1 << 20))

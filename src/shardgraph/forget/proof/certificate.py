@@ -121,12 +121,25 @@ class Certificates:
 def issue(root: Path, keys: Keys, draft: dict[str, Any]) -> Certificate:
     """Complete, sign and write a certificate. The caller gives the number; writing it again replaces the file."""
     number = draft["number"]
-    previous = Certificate.load(certificate_path(root, number - 1)).digest if number > 1 else ""
+    previous = load_intact(root, number - 1).digest if number > 1 else ""
     unsigned = Certificate(**draft, previous=previous, version=__version__, public_key=keys.public)
     certificate = unsigned.signed(keys)
     raw = json.dumps(certificate.to_json(), indent=1, sort_keys=True, ensure_ascii=False).encode() + b"\n"
     write_file(root, certificate_path(root, number), raw)
     return certificate
+
+
+def load_intact(root: Path, number: int) -> Certificate:
+    """A certificate that the next one may be chained onto: its file is as it was signed."""
+    path = certificate_path(root, number)
+    found = Certificate.load(path)
+    try:
+        check_signature(found.public_key, found.message(), found.signature)
+    except VerificationError as error:
+        raise DamagedFile(
+            f"{path} was changed since it was signed: restore it from a backup; the next certificate holds its digest"
+        ) from error
+    return found
 
 
 def check_certificate(certificate: Certificate, public_key: str) -> None:

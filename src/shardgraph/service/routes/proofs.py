@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, HTTPException, Path, Query
 
 from shardgraph.service.auth.access import CurrentRuntime, Inspector, allow
-from shardgraph.service.auth.tokens import AUDITOR, CONSUMER, OPERATOR
+from shardgraph.service.auth.tokens import AUDITOR, CONSUMER, OPERATOR, Caller
 from shardgraph.service.error_responses import documented
 from shardgraph.service.schemas import Event, EventPage, PublicKey, ServedState
 
@@ -39,19 +39,19 @@ def ledger(who: Inspector, runtime: CurrentRuntime, after: After = 0, limit: Lim
     return EventPage(lines=lines, next=lines[-1].number if len(found) > limit else None)
 
 
-@router.get(
-    "/states/{state}",
-    responses=documented(401, 403, 404, 422),
-    dependencies=[Depends(allow(OPERATOR, AUDITOR, CONSUMER))],
-)
+@router.get("/states/{state}", responses=documented(401, 403, 404, 422))
 def state(
-    state: Annotated[str, Path(pattern="^[0-9a-f]{32}$", examples=["9f2c" * 8])], runtime: CurrentRuntime
+    state: Annotated[str, Path(pattern="^[0-9a-f]{32}$", examples=["9f2c" * 8])],
+    who: Annotated[Caller, Depends(allow(OPERATOR, AUDITOR, CONSUMER))],
+    runtime: CurrentRuntime,
 ) -> ServedState:
-    """What the ledger says about the state id of a prediction."""
+    """What the ledger says about the state id of a prediction. Consumers are not told which requests were withheld:
+    with that, they could compare predictions before and after one request."""
     event = runtime.queries.serving_event(state)
     if event is None:
         raise HTTPException(404, "nothing was ever served under this state")
-    detail = {key: event.detail[key] for key in ("withheld", "adapters")}
+    withheld = None if who.role == CONSUMER else event.detail["withheld"]
+    detail = {"withheld": withheld, "adapters": event.detail["adapters"]}
     return ServedState.model_validate({"state": state, "number": event.number, "time": event.time} | detail)
 
 
