@@ -8,6 +8,8 @@ from shardgraph.cluster.cluster import Cluster
 from shardgraph.cluster.staging import MARK, Staging
 from shardgraph.errors import ConfigError, DamagedFile
 from shardgraph.forget.context import Context
+from shardgraph.forget.erase.plan import ForgetRequest
+from shardgraph.forget.migration import migrate_catalogue, pending_migrations
 from shardgraph.forget.workspace import Workspace
 from shardgraph.graph import BySource
 from shardgraph.learn.executors import ProcessExecutor, SerialExecutor
@@ -81,6 +83,19 @@ def test_an_empty_catalogue_is_damaged_and_no_empty_workspace(create):
     workspace.close()
     for path in workspace.root.glob("catalog.sqlite*"):
         path.write_bytes(b"") if path.suffix == ".sqlite" else path.unlink()
-    with pytest.raises(DamagedFile, match="is empty: restore the workspace from a backup"):
-        Workspace(workspace.root)
+    for door in (Workspace, pending_migrations, migrate_catalogue):
+        with pytest.raises(DamagedFile, match="is empty: restore the workspace from a backup"):
+            door(workspace.root)
+    assert (workspace.root / "catalog.sqlite").read_bytes() == b""
     assert (workspace.root / "manifest.json").read_bytes() == manifest
+
+
+def test_a_model_in_memory_is_dropped_when_this_process_writes_after_another_one_erased(create):
+    workspace = create()
+    workspace.add(embed(many(12)))
+    workspace.train(BySource(), QUICK)
+    workspace.model()
+    with Workspace(workspace.root, workers=1) as other:
+        other.forget(ForgetRequest(samples=(many(12)[0].id,)))
+    workspace.add(embed(many(13)[12:]))
+    assert workspace.served._model is None and workspace.served._parts._groups == {}

@@ -16,7 +16,7 @@ from shardgraph.forget.proof.keys import Keys
 from shardgraph.learn.executors import Executor, GroupTask, best_device, choose_executor, on_gpu
 from shardgraph.learn.numerics import Numerics, difference, fingerprint
 from shardgraph.storage.catalogue import Catalogue
-from shardgraph.storage.files import WriteLock
+from shardgraph.storage.files import WriteLock, require_content
 from shardgraph.storage.store import Store
 from shardgraph.storage.tables import ledger
 
@@ -66,6 +66,7 @@ class Context:
         self._device, self._gpu_memory, self._ray_storage = device, gpu_memory, ray_storage
         self._cluster_numerics: dict[str, Numerics] = {}
         self._caches: list[Callable[[], None]] = []
+        self._written_caches: list[Callable[[], None]] = []
 
     def close(self) -> None:
         """Close the catalogue, leave the cluster, and release the lock if an interruption left it held."""
@@ -114,13 +115,21 @@ class Context:
 
     # Models in memory
 
-    def add_cache(self, drop: Callable[[], None]) -> None:
-        """Register `drop`, which `drop_models` calls: the cache may hold models that saw the samples."""
-        self._caches.append(drop)
+    def add_cache(self, drop: Callable[[], None], *, on_write: bool = False) -> None:
+        """Register `drop`, which `drop_models` calls: the cache may hold models that saw the samples.
+
+        With `on_write` it is also dropped before every write: another process may have erased samples since.
+        """
+        (self._written_caches if on_write else self._caches).append(drop)
 
     def drop_models(self) -> None:
         """Drop every model in memory; called before samples are erased."""
-        for drop in self._caches:
+        for drop in (*self._caches, *self._written_caches):
+            drop()
+
+    def drop_written(self) -> None:
+        """Drop the models that are dropped before every write."""
+        for drop in self._written_caches:
             drop()
 
     # Where groups are trained
@@ -197,8 +206,5 @@ def _join_cluster(address: str | None, workers: int | None) -> "Cluster":
 
 def _open_catalogue(root: Path) -> Catalogue:
     path = root / "catalog.sqlite"
-    if path.exists() and not path.stat().st_size:
-        raise DamagedFile(f"{path} is empty: restore the workspace from a backup, for nothing else says what is here")
-    if not path.exists():  # SQLite would create an empty one, and every sample would count as never seen
-        raise DamagedFile(f"{path} is missing: restore the workspace from a backup; no other file lists its samples")
+    require_content(path)  # in an empty catalogue every sample would count as never seen
     return Catalogue(path)

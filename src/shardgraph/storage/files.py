@@ -153,6 +153,13 @@ def scratch_file(root: Path) -> Path:
     return path
 
 
+def require_content(path: Path) -> None:
+    """Raise unless a file exists and is not empty; SQLite would take a missing or empty file for a new database."""
+    if not path.exists() or not path.stat().st_size:
+        what = "is empty" if path.exists() else "is missing"
+        raise DamagedFile(f"{path} {what}: restore the workspace from a backup; no other file lists its samples")
+
+
 def check_room(path: Path, wanted: int) -> None:
     """Raise `DiskFull` if the disk has no room for `wanted` bytes; call it before anything is written."""
     free = shutil.disk_usage(path).free

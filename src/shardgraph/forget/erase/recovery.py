@@ -67,6 +67,7 @@ def recover(context: Context) -> list[Certificate]:
     else:
         store.drop_empty_inbox()
         store.take_back_targets()  # a first training was interrupted before it placed samples
+    context.drop_written()
     unfinished = erasures.erasures_under_way(catalogue)
     if unfinished:
         context.drop_models()

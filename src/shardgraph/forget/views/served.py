@@ -78,7 +78,7 @@ class ServedModel:
         self._model: Model | None = None
         self._key: Key | None = None
         self._parts = LoadedParts()
-        context.add_cache(self.drop)
+        context.add_cache(self.drop, on_write=True)
 
     def model(self) -> Model:
         """The model; this waits while another process withdraws samples."""

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from shardgraph.errors import DamagedFile, WorkspaceError
+from shardgraph.storage.files import require_content
 
 
 @dataclass(frozen=True)
@@ -74,8 +75,7 @@ def apply(transaction: Connection) -> list[Migration]:
 
 def pending_at(path: Path) -> list[Migration]:
     """The migrations that the catalogue in this file lacks; the file is opened for reading only."""
-    if not path.exists():
-        raise DamagedFile(f"{path} is missing: restore the workspace from a backup")
+    require_content(path)
     # Without a log no process has the file open; a plain read-only connection would create a log and leave it there.
     how = "mode=ro" if path.with_name(f"{path.name}-wal").exists() else "immutable=1"
     connection = None
