@@ -24,6 +24,25 @@ def test_the_snippet_of_the_readme_runs_as_it_stands(
     assert before and after and certificate.startswith("1 exact")
 
 
+SNIPPETS = [
+    pytest.param(document.name, found[1], id=f"{document.name}-{number}")
+    for document in DOCUMENTS
+    for number, found in enumerate(re.finditer(r"```python\n(.*?)```", document.read_text(), re.DOTALL), start=1)
+]
+
+
+@pytest.mark.parametrize(("name", "snippet"), SNIPPETS)
+def test_every_python_snippet_runs_as_it_stands(
+    name: str, snippet: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    exec(compile(snippet, name, "exec"), {})
+
+
+def test_there_are_snippets_beside_the_readmes():
+    assert len(SNIPPETS) > 3
+
+
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
 def test_links_lead_somewhere(path: Path):
     links = re.findall(r"\]\(([^)#:]+)\)", path.read_text())
