@@ -21,7 +21,7 @@ DESCRIPTIONS = {
     table.ERASING: "The samples are removed from the files. From now on the request cannot be cancelled.",
     table.RETRAINING: "Adapters that saw the data are destroyed and rebuilt without it.",
     table.VERIFIED: "Certificates, files and model have been checked.",
-    table.DONE: "The certificate is written, and no trace of the samples is left in the database.",
+    table.DONE: "The certificate is written. The names of the samples are gone from the database; keyed hashes stay.",
 }
 PRIVATE_DESCRIPTIONS = DESCRIPTIONS | {  # groups that read the data privately stay, as long as their budget allows
     table.INSTANT: "Nothing that learned from the data directly is used for predictions any more. "
