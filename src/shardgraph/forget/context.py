@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from shardgraph.cluster.cluster import Cluster
 
 LOG_POINTER = "record"  # the file with the path of the erasure log, if one is kept
+_KEYS, _CONFIG = "keys", "config"  # facts in the catalogue: keyed hashes of the keys and of the configuration
 SERVING = "serving"  # the file that is locked while a service runs
 EXECUTORS = ("serial", "processes", "ray")
 Progress = Callable[[str, int, int], None]
@@ -59,6 +60,7 @@ class Context:
         self.catalogue = _open_catalogue(self.root)
         self.store = Store(self.root, self.catalogue)
         self.keys = Keys.load(self.root)
+        self._check_identity()
         self.lock = WriteLock(self.root)
         self.cluster = _join_cluster(ray_address, workers) if executor == "ray" else None
         self.progress: Progress = progress or (lambda what, done, of: None)
@@ -110,8 +112,37 @@ class Context:
     def save_config(self, config: Config) -> None:
         """Replace the configuration, on disk and in memory."""
         if config != self.config:
+            self._record_identity(self.config, config)  # a crash may leave either
             config.save(self.root)
             self.config = config
+            self._record_identity(config)
+
+    def check_identity(self) -> None:
+        """Raise unless the keys and the configuration are those that were recorded; needs the lock to record them."""
+        self._check_identity()
+        if self.catalogue.state(_KEYS) is None or self.catalogue.state(_CONFIG) != self._config_mark(self.config):
+            self._record_identity(self.config)
+
+    def _check_identity(self) -> None:
+        keys, configs = self.catalogue.state(_KEYS), self.catalogue.state(_CONFIG)
+        if keys is not None and keys != self._keys_mark():
+            raise DamagedFile(
+                f"secret.key or signing.key of {self.root} is not the one that the workspace has used so far: "
+                "restore both from a backup; no other key can replace them"
+            )
+        if configs is not None and self._config_mark(self.config) not in configs.split():
+            raise DamagedFile(f"{self.root / 'config.json'} was changed: restore it from a backup")
+
+    def _record_identity(self, *configs: Config) -> None:
+        with self.catalogue.transaction() as transaction:
+            transaction.set_state(_KEYS, self._keys_mark())
+            transaction.set_state(_CONFIG, " ".join(map(self._config_mark, configs)))
+
+    def _keys_mark(self) -> str:
+        return self.keys.mark("keys", self.keys.public)
+
+    def _config_mark(self, config: Config) -> str:
+        return self.keys.mark("config.json", config.digest)
 
     # Models in memory
 

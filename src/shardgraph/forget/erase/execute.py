@@ -29,15 +29,15 @@ from shardgraph.forget.build.build import (
 )
 from shardgraph.forget.build.wanted import Manifest, destroy_group, graph_over, load_prototypes, wanted_groups
 from shardgraph.forget.context import LOG_POINTER, Context
-from shardgraph.forget.erase.plan import ForgetPlan, emptied_names
+from shardgraph.forget.erase.plan import BY_NAME, DECISIVE, ForgetPlan, check_rows, emptied_names, names_left
 from shardgraph.forget.proof.certificate import EXACT, WITHDRAWN, Certificate, issue, load_intact
 from shardgraph.forget.proof.keys import certificate_leaf
-from shardgraph.forget.proof.verify import find_problems
+from shardgraph.forget.proof.verify import check_manifest, find_problems
 from shardgraph.forget.queue import queue
 from shardgraph.forget.rights.provision import FOLDER as PROVISIONED
 from shardgraph.forget.rights.provision import destroy_strays
 from shardgraph.learn.prototypes import Prototypes
-from shardgraph.storage.catalogue import Transaction
+from shardgraph.storage.catalogue import Transaction, request_part
 from shardgraph.storage.files import check_room, destroy, in_background
 from shardgraph.storage.samples import TRAIN, Samples
 from shardgraph.storage.store import Store
@@ -65,6 +65,9 @@ def accept(context: Context, plan: ForgetPlan, instant: bool, numbers: Sequence[
     catalogue, units = context.catalogue, {row.unit for row in plan.rows}
     if inventory.find_by(catalogue, "id", [row.id for row in plan.rows]) != list(plan.rows):
         raise WorkspaceError("the plan is stale: the workspace changed since; plan again")
+    check_rows(catalogue, plan)
+    check_manifest(context)
+    catalogue.check("requests", sorted(set(map(request_part, numbers))))
     number = erasures.last_erasure(catalogue) + 1
     provisioned = [
         (group.consumer, group.name) for group in parties.provisioned_groups(catalogue) if units & set(group.units)
@@ -108,6 +111,9 @@ def finish(
     erasure = erasures.find_erasure(context.catalogue, number)
     assert erasure is not None
     before = json.loads(erasure.opening)
+    if recovering:
+        for table in ("leaving", "erasures", *DECISIVE):
+            context.catalogue.check(table)
     leaving = erasures.leaving(context.catalogue, number)
     old: list[Path] = []
     lacking = "the numerics differ, `shardgraph train --rebuild` builds everything again"
@@ -124,6 +130,7 @@ def finish(
             lacking = _rebuild(context, classes, recovering)
         manifest = Manifest.load(context.root)
     _verify(context, number, {sample.unit for sample in leaving})
+    _check_gone(context, before, [sample.id for sample in leaving])
     certificate = _close(context, number, before, manifest, [sample.id for sample in leaving], lacking)
     context.catalogue.scrub(gone)
     if erasures.any_closed_request(context.catalogue):
@@ -240,6 +247,14 @@ def _verify(context: Context, number: int, units: set[str]) -> None:
         raise VerificationError(f"erasure {number} is carried out, but not verified: {problem}")
 
 
+def _check_gone(context: Context, before: dict[str, Any], ids: list[str]) -> None:
+    """Raise if the catalogue still lists one of the samples, or a name all of whose samples were to be forgotten."""
+    left = len(inventory.known_ids(context.catalogue, ids))
+    left += names_left(context.catalogue, context.keys, before["asked"], before.get("kinds", ()))
+    if left:
+        raise VerificationError(f"{left} names were to be forgotten and are still here; no certificate was written")
+
+
 def _close(
     context: Context, number: int, before: dict[str, Any], manifest: Manifest, ids: list[str], lacking: str
 ) -> Certificate:
@@ -272,8 +287,10 @@ def _opening(context: Context, plan: ForgetPlan) -> dict[str, Any]:
     """HMACs of the state before the erasure, for the certificate; computed while the data can still be read."""
     digests, mark = inventory.unit_digests(context.catalogue), context.keys.mark
     inputs = [part for unit in sorted({row.unit for row in plan.rows}) for part in (unit, digests[unit])]
+    kinds = sorted({kind for kind, _ in plan.request.selectors() if kind in BY_NAME})
     return {
         "groups": list(plan.groups),
+        "kinds": kinds,
         "asked": sorted(mark(kind, name) for kind, name in plan.request.selectors()),
         "emptied": sorted(mark(kind, name) for kind, name in emptied_names(context.store, plan.rows)),
         "inputs": mark("inputs", *inputs),

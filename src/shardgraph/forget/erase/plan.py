@@ -30,7 +30,9 @@ KINDS: dict[str, Column] = {
     "subjects": "subject",
     "labels": "label",
 }  # kind of name -> column of the catalogue
+BY_NAME = ("sources", "subjects", "labels")  # a request for these means every sample that has the name
 NAMED = ("samples", "sources", "subjects", "shards", "labels")
+DECISIVE = ("checks", "units", "built", "rights", "consumers", "provisioned", "sources", "privacy", "withheld", "state")
 EMPTIED: tuple[tuple[str, Column], ...] = (
     ("sources", "source"),
     ("subjects", "subject"),
@@ -161,7 +163,7 @@ def select_rows(store: Store, keys: Keys, request: ForgetRequest) -> tuple[tuple
     for kind, named in groupby(request.selectors(), key=itemgetter(0)):
         column: Column = KINDS.get(kind, "unit")
         values = {name if kind in KINDS else shard_unit(name): name for _, name in named}
-        rows = inventory.find_by(store.catalogue, column, list(values))
+        rows = inventory.find_by(store.catalogue, column, list(values), scan=kind in BY_NAME)
         found |= {row.id: row for row in rows}
         here = {getattr(row, column) for row in rows}
         absent += [(kind, name) for value, name in values.items() if value not in here]
@@ -170,6 +172,33 @@ def select_rows(store: Store, keys: Keys, request: ForgetRequest) -> tuple[tuple
         names = [name for _, name in unknown]
         raise UnknownSample(f"never seen here: {unknown[0][0].removesuffix('s')} {some(names)}", names)
     return tuple(sorted(found.values(), key=lambda row: row.id.encode())), already
+
+
+def named_rows(store: Store, request: ForgetRequest) -> list[Row]:
+    """The samples that have one of the request's sources, subjects or labels, found without an index."""
+    found = []
+    for kind in BY_NAME:
+        if names := getattr(request, kind):
+            found += inventory.find_by(store.catalogue, KINDS[kind], names, scan=True)
+    return found
+
+
+def check_rows(catalogue: Catalogue, plan: ForgetPlan) -> None:
+    """Raise unless everything in the catalogue that decided the plan is what was written there.
+
+    A request for all samples of a source, a subject or a label depends on every row, since a changed row may be one
+    that it means; other requests depend on the rows of the units that they name.
+    """
+    for table in DECISIVE:
+        catalogue.check(table)
+    every = any(kind in BY_NAME for kind, _ in plan.request.selectors())
+    catalogue.check("samples", None if every else sorted({row.unit for row in plan.rows}))
+
+
+def names_left(catalogue: Catalogue, keys: Keys, asked: Iterable[str], kinds: Iterable[str]) -> int:
+    """How many names of these kinds still have samples although a request asked to forget them, by their marks."""
+    marks = set(asked)
+    return sum(keys.mark(kind, name) in marks for kind in kinds for name in inventory.all_names(catalogue, KINDS[kind]))
 
 
 def forgotten_before(catalogue: Catalogue, keys: Keys, named: Iterable[tuple[str, str]]) -> dict[tuple[str, str], int]:

@@ -30,6 +30,7 @@ def writing(context: Context) -> Iterator[None]:
     with context.lock:
         if not nested:
             context.reload_config()
+            context.check_identity()
             recover(context)
         yield
 

@@ -9,6 +9,7 @@ from shardgraph.forget.config import Config
 from shardgraph.forget.erase.plan import forgotten_before
 from shardgraph.forget.intake.first_training import shards_of
 from shardgraph.forget.proof.keys import Keys
+from shardgraph.storage.catalogue import mark_part
 from shardgraph.storage.samples import TRAIN, Samples, cast, check
 from shardgraph.storage.store import Store
 from shardgraph.storage.tables import inventory
@@ -44,6 +45,8 @@ def admit_rows(rows: Sequence[Arriving], store: Store, config: Config, keys: Key
     if here := sorted(inventory.known_ids(store.catalogue, ids)):
         advice = "forget them first to replace them, or skip them with --only-new"
         raise DuplicateSample(f"already here: {some(here)}; {advice}", here)
+    marks = (keys.mark("samples", sample) for sample in ids)
+    store.catalogue.check("forgotten", sorted(set(map(mark_part, marks))))  # a changed mark would let a sample return
     before = forgotten_before(store.catalogue, keys, (("samples", sample) for sample in ids))
     gone = [sample for sample in ids if ("samples", sample) in before]
     if gone and not allow_return:

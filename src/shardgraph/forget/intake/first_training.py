@@ -71,6 +71,7 @@ def aim_samples(store: Store, config: Config, *, first: bool = False) -> None:
     rows = inventory.unassigned_rows(store.catalogue)
     if not rows:
         return
+    store.catalogue.check("samples", sorted({row.unit for row in rows}))  # they decide where a sample is placed
     train = [row for row in rows if row.split == TRAIN]
     ids, sources, labels = ([getattr(row, name) for row in train] for name in ("id", "source", "label"))
     shards = shards_of(config, ids, sources, labels, first=first)

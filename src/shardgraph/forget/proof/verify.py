@@ -12,8 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from shardgraph.errors import FingerprintError, ShardgraphError, VerificationError, WorkspaceBusy, WorkspaceError, some
-from shardgraph.forget.build.build import publishable_models, sum_prototypes
-from shardgraph.forget.build.wanted import Manifest, group_path, load_classes, load_group, tasks_for, wanted_groups
+from shardgraph.forget.build.build import prototypes_key, publishable_models, sum_prototypes
+from shardgraph.forget.build.wanted import (
+    Manifest,
+    built_as_wanted,
+    group_path,
+    load_classes,
+    load_group,
+    tasks_for,
+    wanted_groups,
+)
 from shardgraph.forget.context import Context
 from shardgraph.forget.proof.certificate import Certificate, certificate_path, check_certificate
 from shardgraph.forget.rights.provision import check_provisioned, find_different
@@ -28,6 +36,7 @@ from shardgraph.storage.tables import erasures, inventory, ledger
 
 ATTEMPTS = 5  # to compare all groups while other processes write
 PAUSE = 0.5  # seconds, while another process holds the lock
+_WRITE = "`shardgraph train` writes it again"
 PROMISED = ("shards", "heldout", "models")  # folders whose bytes depend on the retained data alone
 
 
@@ -195,7 +204,8 @@ def _files(context: Context) -> str:
 def _samples(context: Context) -> str:
     if left := erasures.count_leaving(context.catalogue):
         raise VerificationError(f"an erasure of {left} samples is under way; any command finishes it")
-    return _catalogued(context, inventory.unit_digests(context.catalogue))
+    rows = context.catalogue.check_all()
+    return f"{_catalogued(context, inventory.unit_digests(context.catalogue))}, {rows} rows as written"
 
 
 def _catalogued(context: Context, units: Iterable[str]) -> str:
@@ -214,27 +224,47 @@ def _catalogued(context: Context, units: Iterable[str]) -> str:
     return f"{count} samples, every file as catalogued"
 
 
-def _model(context: Context) -> str:
-    root, manifest = context.root, Manifest.load(context.root)
+def check_manifest(context: Context) -> Manifest:
+    """The manifest; an error unless it names what the catalogue lists as built, and the model recorded last."""
+    manifest = Manifest.load(context.root)
     if not manifest.model_digest:
         if ledger.has_event(context.catalogue, "trained"):
-            raise VerificationError("manifest.json names no model, the ledger does; `shardgraph train` writes it again")
-        return "no model yet"
-    for name, expected in manifest.groups.items():
-        load_group(root, name, expected)
-    classes = load_classes(root, manifest.prototypes)
-    if manifest.classes != classes:
-        raise VerificationError(f"manifest.json names the classes {some(manifest.classes)}, the prototypes have others")
-    wanted = set(wanted_groups(context.store, context.config, context.numerics))
-    if odd := set(manifest.missing) - (wanted - set(manifest.groups)):
-        raise VerificationError(f"manifest.json says that groups are missing which are not: {some(sorted(odd))}")
-    found = model_digest(manifest.groups, manifest.prototypes, classes, manifest.weight)
+            raise VerificationError(f"manifest.json names no model, the ledger does; {_WRITE}")
+        return manifest
+    wanted = wanted_groups(context.store, context.config, manifest.fingerprint)
+    built, current = inventory.built_groups(context.catalogue), built_as_wanted(context.store, wanted)
+    if odd := [name for name, found in manifest.groups.items() if name not in built or built[name].digest != found]:
+        raise VerificationError(
+            f"manifest.json names groups that the catalogue lists otherwise: {some(sorted(odd))}; {_WRITE}"
+        )
+    if odd := sorted(set(manifest.missing) - (set(wanted) - set(manifest.groups))):
+        raise VerificationError(f"manifest.json says that groups are missing which are not: {some(odd)}; {_WRITE}")
+    sums = inventory.built_prototypes(context.catalogue)
+    if sums is None or sums.digest != manifest.prototypes:
+        raise VerificationError(f"manifest.json names other prototypes than the catalogue; {_WRITE}")
+    placed = sums.key != prototypes_key(context.store, context.config)  # samples, and the groups are not built yet
+    if manifest.groups and not placed and not current:
+        raise VerificationError(
+            f"manifest.json names other numerics than those that its groups were built with; {_WRITE}"
+        )
+    found = model_digest(manifest.groups, manifest.prototypes, manifest.classes, manifest.weight)
     if found != manifest.model_digest:
         raise VerificationError(f"model_digest should be {found}, the manifest says {manifest.model_digest}")
     possible = publishable_models(context.catalogue)
     if possible and context.keys.mark(found) not in possible:
         raise VerificationError("the model is not the one that the ledger recorded last")
-    return f"{len(manifest.groups)} groups, model {found[:16]}"
+    return manifest
+
+
+def _model(context: Context) -> str:
+    root, manifest = context.root, check_manifest(context)
+    if not manifest.model_digest:
+        return "no model yet"
+    for name, expected in manifest.groups.items():
+        load_group(root, name, expected)
+    if manifest.classes != load_classes(root, manifest.prototypes):
+        raise VerificationError(f"manifest.json names the classes {some(manifest.classes)}, the prototypes have others")
+    return f"{len(manifest.groups)} groups, model {manifest.model_digest[:16]}"
 
 
 def _configuration(context: Context) -> str:

@@ -14,7 +14,7 @@ from shardgraph.errors import DiskFull, ShardgraphError, WorkspaceBusy, Workspac
 from shardgraph.forget.context import LOG_POINTER, Context
 from shardgraph.forget.erase import execute
 from shardgraph.forget.erase.execute import check_inputs
-from shardgraph.forget.erase.plan import ForgetPlan, ForgetRequest, plan_forget
+from shardgraph.forget.erase.plan import ForgetPlan, ForgetRequest, named_rows, plan_forget
 from shardgraph.forget.erase.recovery import writing
 from shardgraph.forget.proof import erasure_log
 from shardgraph.forget.proof.certificate import Certificate, certificate_path
@@ -150,10 +150,11 @@ class RequestQueue:
     # Helpers
 
     def _plan(self, batch: Sequence[int]) -> ForgetPlan:
-        """One plan for all samples that the requests withhold; its request names what they asked."""
+        """One plan for all samples that the requests withhold or name by now; its request names what they asked."""
         context = self._context
-        samples = ForgetRequest(samples=tuple(requests.withheld_by(context.catalogue, batch)))
         asked = unite_requests([queue.wish(context.catalogue, number) for number in batch])
+        ids = {*requests.withheld_by(context.catalogue, batch), *(row.id for row in named_rows(context.store, asked))}
+        samples = ForgetRequest(samples=tuple(sorted(ids)))
         return replace(plan_forget(context.store, context.config, context.keys, samples), request=asked)
 
     def _can_run(self, number: int) -> bool:

@@ -40,7 +40,7 @@ class Migration:
                 statement = ""
 
 
-MIGRATIONS = (Migration(1, "first layout"), Migration(2, "requests and erasures"))
+MIGRATIONS = (Migration(1, "first layout"), Migration(2, "requests and erasures"), Migration(3, "checksums"))
 
 
 class Connection(Protocol):

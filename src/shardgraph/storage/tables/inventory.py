@@ -15,6 +15,7 @@ Column = Literal["id", "label", "source", "subject", "unit"]
 _ROW = "id, label, source, subject, split, unit"
 _COLUMNS = ("id", "label", "source", "subject", "unit")
 _PROTOTYPES, _GROUP = "prototypes", "group:"  # names of rows in `built`; a group's name has the prefix
+_SCAN = " INDEXED BY sqlite_autoindex_samples_1"  # the table itself; SQLite ignores NOT INDEXED WITHOUT ROWID
 _LAST = "\U0010ffff"  # sorts after every other character
 
 
@@ -51,9 +52,9 @@ class Built:
 # Samples
 
 
-def find_by(catalogue: Catalogue, column: Column, names: Sequence[str]) -> list[Row]:
-    """The samples that have one of `names` in this column, ordered by id."""
-    sql = f"SELECT {_ROW} FROM samples WHERE {_checked(column)} {{}}"
+def find_by(catalogue: Catalogue, column: Column, names: Sequence[str], *, scan: bool = False) -> list[Row]:
+    """The samples that have one of `names` in this column, ordered by id; with `scan`, no index is used."""
+    sql = f"SELECT {_ROW} FROM samples{_SCAN if scan else ''} WHERE {_checked(column)} {{}}"
     return sorted((Row(*row) for row in catalogue.among(sql, names)), key=lambda row: row.id.encode())
 
 
@@ -70,6 +71,11 @@ def find_in_unit(catalogue: Catalogue, unit: str) -> list[Row]:
 def known_ids(catalogue: Catalogue, ids: Iterable[str]) -> set[str]:
     """Those of the ids that the workspace holds."""
     return {row.id for row in find_by_id(catalogue, ids)}
+
+
+def all_names(catalogue: Catalogue, column: Column) -> list[str]:
+    """All different values in this column, read without an index."""
+    return [name for (name,) in catalogue.all(f"SELECT DISTINCT {_checked(column)} FROM samples{_SCAN}")]
 
 
 def all_ids(catalogue: Catalogue) -> list[str]:
@@ -187,8 +193,9 @@ def unit_sources(catalogue: Catalogue, unit: str) -> dict[str, int]:
 def unit_labels(catalogue: Catalogue) -> dict[str, dict[str, int]]:
     """By unit: how many of its samples have each label."""
     counts: dict[str, dict[str, int]] = {}
-    for unit, label, count in catalogue.all("SELECT unit, label, count(*) FROM samples GROUP BY unit, label"):
-        counts.setdefault(unit, {})[label] = count
+    for (unit, label), count in catalogue.parts("samples").items():
+        if count:
+            counts.setdefault(unit, {})[label] = count
     return counts
 
 
