@@ -22,7 +22,7 @@ returns views.
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from mmap import mmap
 from typing import Any
@@ -36,6 +36,7 @@ TRAIN, TEST = "train", "test"
 LARGEST = (
     2.0**40
 )  # the largest number in an embedding: squares of much larger ones overflow float32 and spoil the model
+_BLOCK = 1 << 18  # numbers that are looked at together; they fit a processor's cache
 _TYPES = {"I64": "<i8", "F64": "<f8", "F32": "<f4", "I32": "<i4", "F16": "<f2", "U8": "u1", "BOOL": "?"}
 _NAMES = {np.dtype(code): name for name, code in _TYPES.items()}
 _RANKS = {dtype: rank for rank, dtype in enumerate(_NAMES)}  # the order of the types in a file
@@ -162,9 +163,30 @@ def cast(array: np.ndarray, dtype: str, name: str) -> np.ndarray:
     """The array as `dtype`; an error if a finite number would overflow to infinity."""
     with np.errstate(over="ignore"):
         found = np.ascontiguousarray(array, dtype=dtype)
-    if not np.isfinite(found).all() and np.isfinite(wide := np.asarray(array, np.float64)).all():
+    if found.dtype == array.dtype or largest(found) < np.inf:
+        return found
+    if np.isfinite(wide := np.asarray(array, np.float64)).all():
         most = float(np.abs(wide).max())
         raise InputError(f"'{name}' must fit {dtype}, got {most:.6g}: scale the numbers, or use a wider dtype")
+    return found
+
+
+def largest(array: np.ndarray) -> float:
+    """The largest absolute value; infinity if one is infinite or NaN. Block by block, so that it needs no memory.
+
+    NumPy compares half-precision numbers one by one in software; their bits, without the sign, have the same order.
+    """
+    found, flat = 0.0, array.reshape(-1)
+    for start in range(0, len(flat), _BLOCK):
+        block = flat[start : start + _BLOCK]
+        if block.dtype == np.float16:
+            bits = int((block.view(np.uint16) & 0x7FFF).max())
+            value = float(np.array(bits, np.uint16).view(np.float16))
+        else:
+            value = max(float(block.max()), -float(block.min()))  # NaN if one is
+        if not value < np.inf:
+            return np.inf
+        found = max(found, value)
     return found
 
 
@@ -186,14 +208,8 @@ def check(samples: Samples) -> Samples:
     if (lengths < 1).any():
         bare = [samples.ids[i] for i in np.flatnonzero(lengths < 1)]
         raise InputError(f"every sample must have at least one token, {some(bare)} has none", bare)
-    bad_rows = np.flatnonzero(~np.isfinite(samples.tokens).all(axis=1))
-    bad = set(np.searchsorted(samples.offsets, bad_rows, side="right") - 1)
-    bad |= set(np.flatnonzero(~np.isfinite(samples.features).all(axis=1)))
-    if bad:
-        names = [samples.ids[i] for i in sorted(bad)]
-        raise InputError(f"embeddings must be finite, got NaN or infinity in {some(names)}", names)
-    if huge := _huge(samples):
-        raise InputError(f"the numbers of embeddings must be within 2^40, got larger ones in {some(huge)}", huge)
+    if max(largest(samples.tokens), largest(samples.features)) > LARGEST:
+        _raise_for_numbers(samples)
     return samples
 
 
@@ -206,15 +222,19 @@ def _check_shapes(samples: Samples) -> None:
         raise InputError(f"offsets must rise from 0 to the {len(samples.tokens)} rows of tokens, got {ends}")
 
 
-def _huge(samples: Samples) -> list[str]:
-    """The ids of the samples with numbers beyond `LARGEST`."""
-    both = (samples.tokens, samples.features)
-    if max(float(max(x.max(initial=0), -x.min(initial=0))) for x in both) <= LARGEST:
-        return []
-    rows = np.flatnonzero((np.abs(samples.tokens) > LARGEST).any(axis=1))
-    found = set(np.searchsorted(samples.offsets, rows, side="right") - 1)
-    found |= set(np.flatnonzero((np.abs(samples.features) > LARGEST).any(axis=1)))
-    return [samples.ids[i] for i in sorted(found)]
+def _raise_for_numbers(samples: Samples) -> None:
+    """Raise an error that names the samples with NaN, infinity, or numbers beyond `LARGEST`."""
+
+    def having(test: Callable[[np.ndarray], np.ndarray]) -> list[str]:
+        rows = np.flatnonzero(test(samples.tokens).any(axis=1))
+        found = set(np.searchsorted(samples.offsets, rows, side="right") - 1)
+        found |= set(np.flatnonzero(test(samples.features).any(axis=1)))
+        return [samples.ids[i] for i in sorted(found)]
+
+    if names := having(lambda x: ~np.isfinite(x)):
+        raise InputError(f"embeddings must be finite, got NaN or infinity in {some(names)}", names)
+    huge = having(lambda x: np.abs(x) > LARGEST)
+    raise InputError(f"the numbers of embeddings must be within 2^40, got larger ones in {some(huge)}", huge)
 
 
 # The file of a shard

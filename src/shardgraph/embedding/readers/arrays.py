@@ -25,6 +25,8 @@ from shardgraph.embedding.readers.arrayfiles import load_arrays
 from shardgraph.errors import InputError
 from shardgraph.storage.samples import TRAIN, Samples, cast, check
 
+_BLOCK = 1 << 18  # numbers that are averaged together; as float64 they fit a processor's cache
+
 
 def read_arrays(path: str | Path, dtype: str = "float16", *, labelled: bool = True) -> Samples:
     """All samples of an array file, checked; tokens as `dtype`, features as float32.
@@ -78,15 +80,14 @@ def _check_shapes(arrays: Mapping[str, np.ndarray]) -> None:
 
 
 def _samples(part: Mapping[str, np.ndarray], dtype: str) -> Samples:
-    """The samples; every step handles one sample at a time or single elements."""
-    tokens = _token_rows(part)
-    lengths = [len(row) for row in tokens]
-    features = part["features"] if "features" in part else np.stack([_mean(row) for row in tokens])
-    n = len(tokens)
+    """The samples; the numbers of one depend on no other."""
+    tokens, lengths = _token_rows(part)
+    n = len(lengths)
+    features = part["features"] if "features" in part else _means(part, tokens, lengths)
     return Samples(
         ids=_strings(part, "ids") or tuple(_row_id(part, i) for i in range(n)),
         labels=_labels(part),
-        tokens=cast(np.concatenate(tokens), dtype, "tokens"),
+        tokens=cast(tokens, dtype, "tokens"),
         offsets=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
         features=cast(features, "float32", "features"),
         sources=_strings(part, "sources"),
@@ -95,16 +96,35 @@ def _samples(part: Mapping[str, np.ndarray], dtype: str) -> Samples:
     )
 
 
-def _token_rows(part: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+def _token_rows(part: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """The tokens of all samples, one per row, and how many each sample has."""
     if "tokens" not in part:
-        return [row[None, :] for row in part["features"]]
+        return part["features"], np.ones(len(part["features"]), np.int64)
+    tokens = part["tokens"]
+    n, t, d = tokens.shape
     if "mask" not in part:
-        return list(part["tokens"])
-    return [row[keep.astype(bool)] for row, keep in zip(part["tokens"], part["mask"], strict=True)]
+        return tokens.reshape(n * t, d), np.full(n, t, np.int64)
+    keep = part["mask"].astype(bool)
+    return tokens[keep], keep.sum(axis=1)
+
+
+def _means(part: Mapping[str, np.ndarray], tokens: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """The mean token of every sample, in float64; zeros where no token is left, which `check` then reports.
+
+    The tokens of a sample are added in their order, so the bits of its mean do not depend on how many are in a block.
+    """
+    if "mask" in part:
+        ends = np.cumsum(lengths).tolist()
+        return np.stack([_mean(tokens[start:end]) for start, end in zip([0, *ends], ends, strict=False)])
+    n, t, d = part["tokens"].shape
+    means, step = np.empty((n, d)), max(1, _BLOCK // (t * d))
+    for start in range(0, n, step):
+        block = np.ascontiguousarray(part["tokens"][start : start + step], dtype=np.float64)
+        means[start : start + step] = block.sum(axis=1) / t
+    return means
 
 
 def _mean(tokens: np.ndarray) -> np.ndarray:
-    """The mean token in float64; zeros where no token is left, which `check` then reports."""
     total = np.ascontiguousarray(tokens, dtype=np.float64).sum(axis=0)
     mean: np.ndarray = total / max(len(tokens), 1)
     return mean
