@@ -116,6 +116,7 @@ def embed_file(
     """
     from shardgraph.cli.reading import columns_of  # these need pyarrow and Pillow
     from shardgraph.embedding.backbones.registry import load_backbone
+    from shardgraph.embedding.backbones.vision import ImageBackbone
     from shardgraph.embedding.readers.registry import read
 
     reader, network = read(path, columns_of(pairs)), load_backbone(spec, path=backbone_path, device=device)
@@ -129,7 +130,7 @@ def embed_file(
     if (folder / "table.json").exists():
         _check_same(folder, table)
         return folder
-    through = _texts(records, network) if network.modality == "text" else _images(records, network)
+    through = _images(records, network) if isinstance(network, ImageBackbone) else _one_by_one(records, network)
     tokens, features = zip(*through, strict=True)
     folder.mkdir(parents=True, exist_ok=True)
     np.save(folder / "tokens.npy", np.concatenate(tokens))
@@ -191,7 +192,8 @@ _REMEDY = "give it a column 'split' or folders train and test, delete it from th
 _COLUMNS = ("id", "label", "source", "split")
 
 
-def _texts(records: Sequence[Any], network: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def _one_by_one(records: Sequence[Any], network: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Tokens and features of every record, in order, as a workspace embeds them."""
     from shardgraph.embedding.pipeline import embed
 
     for part in embed(records, network):
