@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import shlex
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -250,3 +252,36 @@ def test_a_backbone_that_pip_installs_has_no_path(tmp_path):
     for words in (("--backbone", "minilm"), ("--backbone", "precomputed"), ()):
         failed = run("init", tmp_path / "ws", *words, "--backbone-path", "x")
         assert failed.code == 1 and "got" in failed.err and not (tmp_path / "ws").exists()
+
+
+PAGE = Path(__file__).parents[3] / "docs" / "backbones.md"
+
+
+def test_the_commands_of_the_page_run_as_they_stand(hf_vit_folder, hf_bert_folder, vit_file, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv(VARIABLE, raising=False)
+    for source, name in ((hf_vit_folder, "vit"), (hf_bert_folder, "bert")):
+        shutil.copytree(source, tmp_path / "my models" / name)
+    shutil.copy(vit_file, tmp_path / "my models" / "vit.safetensors")
+    (tmp_path / "mymodel.py").write_text(module_text())
+    for i, row in enumerate(pictures()):
+        folder = "pictures" if i < 20 else "more-pictures" if i < 26 else "new-pictures"
+        place = tmp_path / folder / ("test" if i % 5 == 0 else "train") / str(row["label"])
+        place.mkdir(parents=True, exist_ok=True)
+        (place / f"{row['id']}.png").write_bytes(row["image"])
+    write(texts(), tmp_path / "letters")
+    blocks = re.findall(r"```sh\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    lines = [line for block in blocks for line in block.splitlines()]
+    assert len(lines) > 15
+    for line in lines:
+        words = shlex.split(line)
+        with monkeypatch.context() as patched:
+            if words[0].startswith(f"{VARIABLE}="):
+                patched.setenv(VARIABLE, words.pop(0).partition("=")[2])
+            if words[0] == "mv":
+                Path(words[1]).rename(words[2])
+                continue
+            assert words[0] == "shardgraph", line
+            short = ("--epochs", 1, "--device", "cpu") if words[1] == "train" else ()
+            done = run(*words[1:], *short)
+        assert done.code == 0, f"{line}: {done.err}"
