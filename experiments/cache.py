@@ -107,13 +107,19 @@ def usable(cache: Path, only: Sequence[str] | None = None) -> list[str]:
     return chosen
 
 
-def embed_file(path: Path, spec: str, cache: Path, device: str, pairs: Sequence[str] = ()) -> Path:
-    """Embed a table or a folder of images into the cache, unless it is there; `pairs` are its columns, MEANING=NAME."""
+def embed_file(
+    path: Path, spec: str, cache: Path, device: str, pairs: Sequence[str] = (), backbone_path: str | None = None
+) -> Path:
+    """Embed a table or a folder of images into the cache, unless it is there; `pairs` are its columns, MEANING=NAME.
+
+    `backbone_path` is where the backbone lies, if its name does not say it.
+    """
     from shardgraph.cli.reading import columns_of  # these need pyarrow and Pillow
     from shardgraph.embedding.backbones.registry import load_backbone
+    from shardgraph.embedding.backbones.vision import ImageBackbone
     from shardgraph.embedding.readers.registry import read
 
-    reader, network = read(path, columns_of(pairs)), load_backbone(spec, device=device)
+    reader, network = read(path, columns_of(pairs)), load_backbone(spec, path=backbone_path, device=device)
     if reader.modality != network.modality:
         raise InputError(f"{spec!r} reads {network.modality}s, '{path.name}' holds {reader.modality}s: choose another")
     records = list(reader)
@@ -124,7 +130,7 @@ def embed_file(path: Path, spec: str, cache: Path, device: str, pairs: Sequence[
     if (folder / "table.json").exists():
         _check_same(folder, table)
         return folder
-    through = _texts(records, network) if network.modality == "text" else _images(records, network)
+    through = _images(records, network) if isinstance(network, ImageBackbone) else _one_by_one(records, network)
     tokens, features = zip(*through, strict=True)
     folder.mkdir(parents=True, exist_ok=True)
     np.save(folder / "tokens.npy", np.concatenate(tokens))
@@ -146,7 +152,11 @@ def set_name(path: Path) -> str:
 def backbone_name(spec: str) -> str:
     """What a backbone is called: by its file, or on a model hub by its owner too."""
     kind, _, rest = spec.partition(":")
-    return "-".join(rest.strip("/").split("/")[-2:]) if kind == "hf" else Path(rest or kind).stem
+    if kind == "hf":
+        return "-".join(Path(rest.strip("/")).parts[-2:])
+    if kind in ("timm", "registered", "python"):
+        return "-".join(part for part in rest.split("/")[-1].split(":") if part)
+    return Path(rest or kind).stem
 
 
 def _table(cache: Path, name: str) -> dict[str, Any]:
@@ -182,7 +192,8 @@ _REMEDY = "give it a column 'split' or folders train and test, delete it from th
 _COLUMNS = ("id", "label", "source", "split")
 
 
-def _texts(records: Sequence[Any], network: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def _one_by_one(records: Sequence[Any], network: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Tokens and features of every record, in order, as a workspace embeds them."""
     from shardgraph.embedding.pipeline import embed
 
     for part in embed(records, network):
@@ -221,6 +232,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("files", nargs="+", type=Path)
     parser.add_argument("--backbone", action="append", required=True)
+    parser.add_argument("--backbone-path", metavar="PATH", help="where it lies, if its name does not say it")
     parser.add_argument("--cache", type=Path, required=True)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--column", action="append", default=[], metavar="MEANING=NAME")
@@ -228,7 +240,7 @@ def main() -> None:
     for path in options.files:
         for spec in options.backbone:
             start = time.perf_counter()
-            folder = embed_file(path, spec, options.cache, options.device, options.column)
+            folder = embed_file(path, spec, options.cache, options.device, options.column, options.backbone_path)
             print(f"{folder} {time.perf_counter() - start:.1f} s", flush=True)
             if TEST not in _table(options.cache, folder.name)["splits"]:
                 print(f"{folder} has no test samples, experiments need some: {_REMEDY}", file=sys.stderr, flush=True)

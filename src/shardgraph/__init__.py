@@ -22,6 +22,7 @@ _HOMES = {
     "Samples": "storage.samples",
     "from_arrays": "storage.samples",
     "read_arrays": "embedding.readers.arrays",
+    "register_backbone": "embedding.backbones.registered",
     "Budget": "learn.private.accounting.budget",
     "PrivacyTerms": "learn.private.accounting.terms",
     "PrivateRecipe": "learn.private.private_recipe",
@@ -75,9 +76,11 @@ __all__ = [
     "opens",
     "read_arrays",
     "recipe",
+    "register_backbone",
 ]
 
 if TYPE_CHECKING:
+    from shardgraph.embedding.backbones.registered import register_backbone
     from shardgraph.embedding.readers.arrays import read_arrays
     from shardgraph.errors import ShardgraphError
     from shardgraph.forget.classifier import SafeClassifier

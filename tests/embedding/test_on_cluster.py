@@ -58,6 +58,19 @@ def test_a_node_with_another_backbone_refuses(backbone, records):
     assert isinstance(refusal.error, BackboneError) and "other ['weights']" in str(refusal.error)
 
 
+def test_a_node_loads_the_backbone_from_where_it_is_told(tmp_path, records):
+    from tests.embedding.backbones.test_commands import module_text
+
+    (tmp_path / "node_model.py").write_text(module_text())
+    location = f"python:{tmp_path}/node_model:build"
+    made = load_backbone(location, device="cpu")
+    part = embed_call(json.dumps(made.identity), WANTED, facts, Call(records, {}), location=location)
+    assert part.samples.tokens.tobytes() == concatenate(embed(records, made)).tokens.tobytes()
+    gone = f"python:{tmp_path}/no_model:build"
+    refusal = embed_call(json.dumps(made.identity), WANTED, facts, Call(records, {}), location=gone)
+    assert isinstance(refusal.error, BackboneError) and gone in str(refusal.error)
+
+
 def test_a_node_that_does_not_see_a_file_refuses_and_loses_no_sample(backbone, records):
     records[1].payload.unlink()
     refusal = embed_call(json.dumps(backbone.identity), WANTED, facts, Call(records, {}))

@@ -62,6 +62,9 @@ def test_backbones_that_end_alike_have_names_of_their_own():
     assert cache.backbone_name("hf:google/vit.1") != cache.backbone_name("hf:google/vit.2")
     assert cache.backbone_name("vit:/some/where/vit_tiny_patch16_224.safetensors") == "vit_tiny_patch16_224"
     assert cache.backbone_name("efficientnet-lite2") == "efficientnet-lite2"
+    assert cache.backbone_name("timm:vit_tiny.one") == "vit_tiny.one" != cache.backbone_name("timm:vit_tiny.two")
+    assert cache.backbone_name("python:my models/mymodel:build") == "mymodel-build"
+    assert cache.backbone_name("hf:./my bert") == cache.backbone_name("hf:my bert") == "my bert"
 
 
 def test_two_tables_are_two_data_sets_and_a_changed_one_is_refused(tmp_path):
@@ -89,6 +92,22 @@ def test_another_backbone_is_refused_and_an_older_cache_is_not(tmp_path):
     (folder / "table.json").write_text(json.dumps(told))
     with pytest.raises(InputError, match="ends alike"):
         cache.embed_file(birds, BACKBONE, tmp_path / "cache", "cpu")
+
+
+def test_a_module_of_ones_own_is_cached_and_another_under_its_name_is_refused(tmp_path, monkeypatch):
+    from tests.embedding.backbones.test_commands import module_text
+
+    birds = table(tmp_path / "birds.parquet", [png(20), png(90)])
+    monkeypatch.syspath_prepend(tmp_path)
+    for name, scale in (("cached_model", 10), ("deeper/cached_model", 11)):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / f"{name}.py").write_text(module_text(scale))
+    folder = cache.embed_file(birds, f"python:{tmp_path}/cached_model:build", tmp_path / "cache", "cpu")
+    assert folder.name == "birds--cached_model-build"
+    assert cache.embed_file(birds, "python:cached_model:build", tmp_path / "cache", "cpu") == folder
+    monkeypatch.delitem(sys.modules, "cached_model")  # as in another process
+    with pytest.raises(InputError, match="ends alike"):
+        cache.embed_file(birds, f"python:{tmp_path}/deeper/cached_model:build", tmp_path / "cache", "cpu")
 
 
 @pytest.mark.parametrize(

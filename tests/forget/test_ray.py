@@ -12,7 +12,7 @@ from PIL import Image
 import shardgraph
 from shardgraph.embedding.readers.base import Reader
 from shardgraph.embedding.records import IMAGE, Record
-from shardgraph.errors import FingerprintError
+from shardgraph.errors import BackboneError, FingerprintError
 from shardgraph.forget.erase.plan import ForgetRequest
 from shardgraph.forget.workspace import Workspace
 from shardgraph.graph import Bilevel
@@ -21,6 +21,7 @@ from shardgraph.learn.recipe import Recipe
 from shardgraph.storage.samples import concatenate
 from shardgraph.storage.tables import inventory, ledger
 from tests.clusters import kill_one, nodes
+from tests.embedding.backbones.test_commands import module_text
 from tests.strategies import LABELS, embed, many, promised_files
 
 pytestmark = pytest.mark.slow
@@ -179,3 +180,26 @@ def test_embedding_through_a_cluster_that_loses_a_node_is_the_same_bytes_no_samp
     assert killed and killed[0] > 0 and events == ["arriving", "arrived"]
     assert there.ids == tuple(f"picture-{i:05d}" for i in range(count)) == here.ids
     assert there.tokens.tobytes() == here.tokens.tobytes() and there.features.tobytes() == here.features.tobytes()
+
+
+def test_nodes_load_a_backbone_of_ones_own_from_its_location(fast_path, tmp_path):
+    folder = tmp_path / "my models"
+    folder.mkdir()
+    (folder / "ray_model.py").write_text(module_text())
+    spec = f"python:{folder}/ray_model:build"
+    with Workspace.create(fast_path / "here", seed=1, backbone=spec, workers=1) as here:
+        here.add_records(Pictures(40), "pictures")
+        units = inventory.occupied_units(here.context.catalogue)
+        expected = concatenate(here.context.store.read(unit) for unit in units).canonical()
+    with nodes(2) as cluster:
+        options = {"executor": "ray", "ray_address": cluster.address}
+        with (
+            Workspace.create(fast_path / "there", seed=1, backbone=spec, **options) as there,
+            pytest.raises(BackboneError, match="the nodes of a cluster do not have the backbone"),
+        ):
+            there.add_records(Pictures(40), "pictures")
+        with Workspace(fast_path / "there", backbone_path=spec, **options) as there:
+            assert there.add_records(Pictures(40), "pictures") == 40
+            units = inventory.occupied_units(there.context.catalogue)
+            found = concatenate(there.context.store.read(unit) for unit in units).canonical()
+    assert found.ids == expected.ids and found.tokens.tobytes() == expected.tokens.tobytes()

@@ -47,7 +47,12 @@ def as_command(function: Command) -> Command:
 
 @contextmanager
 def open_workspace(
-    path: Path, machines: Machines = DEFAULT_MACHINES, *, device: str | None = None, resume: bool = True
+    path: Path,
+    machines: Machines = DEFAULT_MACHINES,
+    *,
+    device: str | None = None,
+    backbone_path: str | None = None,
+    resume: bool = True,
 ) -> Iterator["shardgraph.Workspace"]:
     """The workspace at `path`, after finishing interrupted forgets; print results only after it is closed.
 
@@ -56,6 +61,7 @@ def open_workspace(
     bars = ProgressBars()
     memory = machines.gpu_memory and int(machines.gpu_memory * 2**30)
     options = vars(machines) | {"gpu_memory": memory, "device": device, "progress": bars}
+    options["backbone_path"] = backbone_path
     redirected = redirect_stdout(sys.stderr) if machines.executor == "ray" else nullcontext()  # Ray prints to stdout
     try:
         with redirected, shardgraph.Workspace(path, **options) as workspace:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 
+from shardgraph.embedding.backbones.base import Backbone
 from shardgraph.embedding.pipeline import embed
 from shardgraph.embedding.readers.arrays import read_arrays
 from shardgraph.embedding.readers.columns import Columns
@@ -65,16 +66,16 @@ def queries(workspace: Workspace, path: Path, pairs: Sequence[str]) -> Iterator[
         yield _arrays(workspace, path, labelled=False)
         return
     if path.suffix.lower() in SUFFIXES and path.is_file():
-        yield from embed([Record(path.name, UNLABELLED, path)], load_backbone_of(workspace.config, IMAGE))
+        yield from embed([Record(path.name, UNLABELLED, path)], _backbone(workspace, IMAGE))
         return
     reader = read(path, columns_of(pairs), labelled=False)
-    yield from embed(reader, load_backbone_of(workspace.config, reader.modality))
+    yield from embed(reader, _backbone(workspace, reader.modality))
 
 
 def texts(workspace: Workspace, given: Sequence[str]) -> Iterator[Samples]:
     """Texts of the command line for a prediction; the id of each is the text itself."""
     records = [Record(text or "(empty)", UNLABELLED, text) for text in given]
-    yield from embed(records, load_backbone_of(workspace.config, TEXT))
+    yield from embed(records, _backbone(workspace, TEXT))
 
 
 def columns_of(pairs: Sequence[str]) -> Columns | None:
@@ -93,6 +94,10 @@ def read_lines(path: str) -> list[str]:
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path} must be a text file in UTF-8, got {error}") from error
     return [line.rstrip("\r") for line in text.split("\n") if line.rstrip("\r")]
+
+
+def _backbone(workspace: Workspace, modality: str) -> Backbone:
+    return load_backbone_of(workspace.root, workspace.config, modality, workspace.context.backbone_path)
 
 
 def _are_arrays(path: Path, pairs: Sequence[str]) -> bool:

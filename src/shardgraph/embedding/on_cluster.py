@@ -31,10 +31,14 @@ def embed_on(
     *,
     wanted: Facts,
     facts: Callable[[str], Facts],
+    location: str | None = None,
     chunk: int | None = None,
 ) -> Generator[Part, None, None]:
-    """Embed records with the backbone of this identity on the nodes whose `facts(device)` are the wanted ones."""
-    work = partial(embed_call, json.dumps(identity), wanted, facts)
+    """Embed records with the backbone of this identity on the nodes whose `facts(device)` are the wanted ones.
+
+    Every node loads it from `location`.
+    """
+    work = partial(embed_call, json.dumps(identity), wanted, facts, location=location)
     calls = _calls(iter(records), chunk or chunk_of(identity["modality"]))
     results = cluster.run(work, calls, gpus=int(identity["device"] == "cuda"), in_order=True)
     with closing(results):
@@ -50,7 +54,9 @@ class Call:
     bad: dict[str, str]
 
 
-def embed_call(identity: str, wanted: Facts, facts: Callable[[str], Facts], call: Call) -> Part | Unfit:
+def embed_call(
+    identity: str, wanted: Facts, facts: Callable[[str], Facts], call: Call, *, location: str | None = None
+) -> Part | Unfit:
     """Embed one part in this process of a node, if the node has the wanted facts and can read the files."""
     found = facts(json.loads(identity)["device"])
     if found != wanted:
@@ -61,7 +67,7 @@ def embed_call(identity: str, wanted: Facts, facts: Callable[[str], Facts], call
         if isinstance(record.payload, Path) and not record.payload.exists():
             return Unfit(InputError(f"it does not see {record.payload}; keep the data on a path that all nodes see"))
     try:
-        backbone = _backbone(identity)
+        backbone = _backbone(identity, location)
     except ShardgraphError as error:
         return Unfit(error)
     parts = list(embed_parts(call.records, backbone, chunk=max(1, len(call.records)), workers=1))
@@ -69,8 +75,8 @@ def embed_call(identity: str, wanted: Facts, facts: Callable[[str], Facts], call
 
 
 @lru_cache(maxsize=1)
-def _backbone(identity: str) -> Backbone:
-    return backbone_like(json.loads(identity))
+def _backbone(identity: str, location: str | None) -> Backbone:
+    return backbone_like(json.loads(identity), location)
 
 
 def _calls(records: Iterator[Record], chunk: int) -> Iterator[Call]:

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 _HOMES = {
     "Answer": "rights.model",
     "backbone_identity": "intake.embed",
+    "backbone_location": "intake.embed",
     "Certificate": "proof.certificate",
     "Check": "proof.verify",
     "check_certificate": "proof.certificate",
@@ -86,6 +87,7 @@ __all__ = [
     "Verification",
     "Workspace",
     "backbone_identity",
+    "backbone_location",
     "check_certificate",
     "costs",
     "deadlines",
@@ -107,7 +109,7 @@ if TYPE_CHECKING:
     from shardgraph.forget.classifier import SafeClassifier
     from shardgraph.forget.config import Config
     from shardgraph.forget.erase.plan import ForgetPlan, ForgetRequest, select_rows
-    from shardgraph.forget.intake.embed import backbone_identity, load_backbone_of
+    from shardgraph.forget.intake.embed import backbone_identity, backbone_location, load_backbone_of
     from shardgraph.forget.migration import migrate_catalogue, pending_migrations
     from shardgraph.forget.proof.certificate import Certificate, check_certificate, opens
     from shardgraph.forget.proof.verify import Check, Verification

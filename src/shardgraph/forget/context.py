@@ -37,6 +37,7 @@ class Context:
     workers, executor, ray_address, ray_storage   where groups are trained; None: chosen by the amount of work
     device                                        "cpu" or "cuda"; None: as the model was built, else a GPU if any
     gpu_memory                                    the largest number of bytes that samples may take on a GPU
+    backbone_path                                 where the backbone lies, if not where the workspace says
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class Context:
         executor: str | None = None,
         ray_address: str | None = None,
         ray_storage: str | None = None,
+        backbone_path: str | Path | None = None,
         progress: Progress | None = None,
     ) -> None:
         if executor not in (None, *EXECUTORS):
@@ -63,6 +65,7 @@ class Context:
         self._check_identity()
         self.lock = WriteLock(self.root)
         self.cluster = _join_cluster(ray_address, workers) if executor == "ray" else None
+        self.backbone_path = None if backbone_path is None else str(backbone_path)
         self.progress: Progress = progress or (lambda what, done, of: None)
         self._workers = {"serial": 1, "processes": workers or max(2, os.cpu_count() or 1)}.get(executor or "", workers)
         self._device, self._gpu_memory, self._ray_storage = device, gpu_memory, ray_storage

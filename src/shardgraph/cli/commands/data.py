@@ -8,7 +8,7 @@ import typer
 
 import shardgraph
 from shardgraph.cli.command import open_workspace, print_facts, print_json, print_note
-from shardgraph.cli.options.shared import DEFAULT_MACHINES, Columns, Json, Machines, WorkspacePath
+from shardgraph.cli.options.shared import DEFAULT_MACHINES, BackbonePath, Columns, Json, Machines, WorkspacePath
 from shardgraph.errors import InputError, ShardgraphError
 
 SHOWN = 20  # skipped samples that are printed one by one
@@ -21,9 +21,10 @@ def init(
         typer.Option(
             metavar="NAME",
             help="The network that computes embeddings: precomputed (none, you bring embeddings), efficientnet-lite0 "
-            "(1, 2), minilm, hf:NAME_OR_PATH or vit:PATH.",
+            "(1, 2), minilm, hf:NAME_OR_PATH, vit:PATH, timm:NAME or python:MODULE:FUNCTION.",
         ),
     ] = "precomputed",
+    backbone_path: BackbonePath = None,
     seed: Annotated[
         int | None,
         typer.Option(min=0, help="The seed of all randomness; keep it secret.", show_default="drawn at random"),
@@ -51,14 +52,19 @@ def init(
     """Create a workspace in a new or empty folder."""
     import secrets
 
+    from shardgraph.forget import backbone_location
+
     declared = _class_list(classes)
-    identity = shardgraph.backbone_identity(backbone, dtype=dtype, layer=layer, size=size, device=device)
+    how: dict[str, Any] = {"dtype": dtype, "layer": layer, "size": size, "device": device}
+    identity = shardgraph.backbone_identity(backbone, path=backbone_path, **how)
+    options: dict[str, Any] = {"backbone": identity, "backbone_path": backbone_location(backbone, backbone_path)}
     root = secrets.randbits(32) if seed is None else seed
-    with shardgraph.Workspace.create(workspace, seed=root, backbone=identity, classes=declared, dtype=dtype) as made:
+    with shardgraph.Workspace.create(workspace, seed=root, classes=declared, dtype=dtype, **options) as made:
         facts = {
             "workspace": str(workspace),
             "seed": root,
             "backbone": identity["name"],
+            "backbone_path": options["backbone_path"],
             "dtype": dtype,
             "classes": None if made.config.classes is None else len(made.config.classes),
             "public_key": made.context.keys.public,
@@ -96,6 +102,7 @@ def add(
     allow_return: Annotated[
         bool, typer.Option("--allow-return", help="Accept samples that were forgotten before; the ledger records it.")
     ] = False,
+    backbone_path: BackbonePath = None,
     machines: Machines = DEFAULT_MACHINES,
     as_json: Json = False,
 ) -> None:
@@ -103,7 +110,7 @@ def add(
     from shardgraph.cli.reading import add_path
 
     added, present, bad = 0, 0, dict[str, str]()
-    with open_workspace(workspace, machines) as ws:
+    with open_workspace(workspace, machines, backbone_path=backbone_path) as ws:
         for i, path in enumerate(paths):
             try:
                 found = add_path(

@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from shardgraph.cli.command import open_workspace, print_facts, print_json, print_table
-from shardgraph.cli.options.shared import DEFAULT_MACHINES, Columns, Consumer, Json, Machines, WorkspacePath
+from shardgraph.cli.options.shared import (
+    DEFAULT_MACHINES,
+    BackbonePath,
+    Columns,
+    Consumer,
+    Json,
+    Machines,
+    WorkspacePath,
+)
 from shardgraph.cli.options.train import (
     DEFAULT_GRAPH,
     DEFAULT_RECIPE,
@@ -101,6 +109,7 @@ def predict(
         Path | None, typer.Option(metavar="FILE", help="Write all predictions to a .csv or .json file.")
     ] = None,
     consumer: Consumer = None,
+    backbone_path: BackbonePath = None,
     as_json: Json = False,
 ) -> None:
     """Predict the classes of samples."""
@@ -110,7 +119,7 @@ def predict(
         raise typer.BadParameter("give either data or --text")
     if out is not None:
         _check_writable(out)
-    with open_workspace(workspace) as ws:
+    with open_workspace(workspace, backbone_path=backbone_path) as ws:
         model = ws.model() if consumer is None else ws.consumers.model(consumer)
         batches = texts(ws, text or ()) if data is None else queries(ws, data, column or ())
         scored = ((batch, ws.scores(batch, consumer)) for batch in batches)

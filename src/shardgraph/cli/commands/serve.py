@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from shardgraph.cli.command import open_workspace, print_facts, print_json, print_note, print_table
-from shardgraph.cli.options.shared import Json, Workers, WorkspacePath
+from shardgraph.cli.options.shared import BackbonePath, Json, Workers, WorkspacePath
 from shardgraph.errors import ConfigError
 
 
@@ -30,6 +30,7 @@ def serve(
         Path | None,
         typer.Option(help="A folder with the images or texts of the samples, named by id, which the pages show."),
     ] = None,
+    backbone_path: BackbonePath = None,
     workers: Workers = None,
     as_json: Json = False,
 ) -> None:
@@ -42,7 +43,15 @@ def serve(
     with open_workspace(workspace):
         pass  # finish an interrupted forget first
     run(
-        workspace, host=host, port=port, grace=grace, workers=workers, device=device, record=record, originals=originals
+        workspace,
+        host=host,
+        port=port,
+        grace=grace,
+        workers=workers,
+        device=device,
+        record=record,
+        originals=originals,
+        backbone_path=backbone_path,
     )
     if as_json:
         print_json({"ended": True})

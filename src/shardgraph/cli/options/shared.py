@@ -24,6 +24,14 @@ Columns = Annotated[
         help="The name of a table's column: id, image, path, text, label, source, subject or split; may be repeated.",
     ),
 ]
+BackbonePath = Annotated[
+    str | None,
+    typer.Option(
+        metavar="PATH",
+        help="Where the backbone lies: a folder, a file, or python:MODULE:FUNCTION; its identity must be the same.",
+        show_default="SHARDGRAPH_BACKBONE, else where it was",
+    ),
+]
 Consumer = Annotated[str | None, typer.Option("--as", metavar="NAME", help="Use the model of this consumer's right.")]
 Samples = Annotated[list[str] | None, typer.Option("--sample", metavar="ID", help="A sample; may be repeated.")]
 Threshold = Annotated[

@@ -6,19 +6,19 @@ Weights are used in float32, whatever the file holds. Models are loaded from a f
 errors name the choices that work offline.
 """
 
-import hashlib
 import importlib.util
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 from transformers import AutoModel, AutoTokenizer
 from transformers.image_processing_base import ImageProcessingMixin
 from transformers.utils import logging
 
 from shardgraph.digest import canonical_json, digest
+from shardgraph.embedding.backbones.packaged import tensors_digest
 from shardgraph.embedding.backbones.text import TextBackbone, masked_mean
 from shardgraph.embedding.backbones.vision import Framing, ImageBackbone
 from shardgraph.errors import BackboneError
@@ -81,6 +81,8 @@ class HfVision(ImageBackbone):
 def load(spec: str, *, layer: int | None = None, size: int | None = None, **options: Any) -> HfText | HfVision:
     """`hf:NAME_OR_PATH` from a folder, the local cache, or the hub if it can be reached."""
     path = spec.removeprefix("hf:")
+    if Path(path).is_absolute() and not Path(path).is_dir():  # a name on the hub is not absolute
+        raise BackboneError(f"'hf:{path}' must be a folder with a model saved by save_pretrained, there is none")
     model, missing = load_model(path)
     name = f"hf:{model.config.model_type}"
     options |= {"layer": DEFAULT_LAYER if layer is None else layer, "weights": weights_digest(model, missing)}
@@ -127,12 +129,8 @@ def load_model(path: str) -> tuple[Any, frozenset[str]]:
 def weights_digest(model: Any, missing: frozenset[str]) -> str:
     """SHA-256 over the configuration and all tensors by name; it does not depend on the file's layout."""
     config = {k: v for k, v in model.config.to_dict().items() if k not in _NOT_DIGESTED}
-    h = hashlib.sha256(canonical_json(_plain(config)))
-    for name, tensor in sorted(model.state_dict().items()):
-        if name not in missing:
-            h.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
-            h.update(tensor.contiguous().view(torch.uint8).numpy().data)
-    return h.hexdigest()
+    tensors = {name: tensor for name, tensor in model.state_dict().items() if name not in missing}
+    return tensors_digest(canonical_json(_plain(config)), tensors)
 
 
 def _plain(value: Any) -> Any:

