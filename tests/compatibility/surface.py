@@ -22,7 +22,7 @@ from tests.compatibility.samples import write_samples
 from tests.compatibility.scenarios import HERE, MEMORY, run
 
 SURFACE = HERE / "surface.json"
-NEW_COMMANDS = frozenset({"migrate"})  # that did not exist when surface.json was written
+NEW_COMMANDS = frozenset({"migrate", "record"})  # that did not exist when surface.json was written
 READY = 120  # seconds that a service may take to start
 # Addresses of the pages, which openapi.json does not list.
 PAGES = (
