@@ -17,13 +17,14 @@ import json
 import os
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 
 from shardgraph.errors import ConfigError, DamagedFile, WorkspaceError
 from shardgraph.forget.context import LOG_POINTER, Context
 from shardgraph.forget.proof import log_file
 from shardgraph.forget.proof.log_file import ACCEPTED, CANCELLED, DROPPED, INTENDED, RETURNED, Content, End
-from shardgraph.forget.proof.log_standing import asked_by, compare, log_path, look, restored_error, way_out
+from shardgraph.forget.proof.log_standing import asked_by, compare, known_end, log_path, look, restored_error, way_out
 from shardgraph.storage.catalogue import Transaction
 from shardgraph.storage.files import write_file
 from shardgraph.storage.tables import erasures, inventory, ledger, requests
@@ -94,8 +95,7 @@ def _settle(context: Context, transaction: Transaction) -> End:
 
 
 def _save(transaction: Transaction, end: End, owed: Content | None) -> None:
-    text = json.dumps({"digest": end.digest, "size": end.size, "owed": owed})
-    ledger.save_known_log_end(transaction, text)
+    ledger.save_known_log_end(transaction, json.dumps(asdict(end) | {"owed": owed}))
 
 
 # Keeping a record
@@ -116,7 +116,7 @@ def keep_log(context: Context, path: Path) -> None:
         standing = look(context, full=True)
         if standing.missing:
             raise restored_error(context, standing)
-    _begin(context, path, ())
+    _begin(context, path, (), 0)
 
 
 def begin_anew(context: Context, path: Path) -> int | None:
@@ -128,15 +128,15 @@ def begin_anew(context: Context, path: Path) -> int | None:
     unreadable = None if context.keeps_log else 0
     if path.exists():
         raise ConfigError(f"a new record needs a new file, {path} exists; name another")
-    again: set[str] = set()
+    again, number = set[str](), 0
     with suppress(WorkspaceError):  # it is lost, or cannot be read
         found = log_file.salvage(log_file.read_raw(before or path), context.keys)
-        unreadable = found.unreadable
+        unreadable, number = found.unreadable, found.end.number
         asked, accepted = asked_by(found.lines)
         names = ledger.logged_names(context.catalogue)
         honoured = asked.keys() if unreadable else asked.keys() & accepted  # what cannot be read may have accepted it
         again = {mark for name in honoured - names for mark in asked[name]}
-    _begin(context, path, again)
+    _begin(context, path, again, number)
     return unreadable
 
 
@@ -150,7 +150,7 @@ def take_over(context: Context, transaction: Transaction) -> None:
         {"state": line.state, "request": line.request} | ({"marks": list(line.marks)} if line.marks else {})
         for line in old.lines
     ]
-    raw, ends = log_file.encode_all(context.keys, contents)
+    raw, ends = log_file.encode_all(context.keys, 1, contents)
     log_file.write_new(path, raw, replace=True)
     taken = {"lines": len(contents), "unreadable": old.unreadable}
     ledger.add_event(transaction, "recording", taken, context.now())
@@ -162,21 +162,25 @@ def take_over(context: Context, transaction: Transaction) -> None:
     )
 
 
-def _begin(context: Context, path: Path, again: Iterable[str]) -> None:
-    """Begin a record with what was forgotten, the requests that wait, and the marks to be forgotten `again`."""
-    catalogue, keys, again = context.catalogue, context.keys, set(again)
+def _begin(context: Context, path: Path, again: Iterable[str], after: int) -> None:
+    """Begin a record with what was forgotten, the requests that wait, and the marks to be forgotten `again`.
+
+    Its number is above `after` and above the number of the record that the catalogue knows.
+    """
+    catalogue, keys, again, before = context.catalogue, context.keys, set(again), known_end(context)
+    number = max(after, before.end.number if before else 0) + 1
     here = {keys.mark("samples", sample) for sample in inventory.all_ids(catalogue)}
     gone, name = sorted((erasures.forgotten_marks(catalogue) - here) | again), os.urandom(16).hex()
     with catalogue.transaction() as transaction:
         contents: list[Content] = [{"state": ACCEPTED, "request": name, "marks": gone}] if gone else []
-        for number in requests.withholding_requests(catalogue):
-            known = ledger.logged_name_of(catalogue, number)
+        for waiting in requests.withholding_requests(catalogue):
+            known = ledger.logged_name_of(catalogue, waiting)
             if known is None:
                 known = os.urandom(16).hex()
-                ledger.add_event(transaction, "recording", {"entry": number, "record": known}, context.now())
-            marks = _marks(context, requests.withheld_by(catalogue, [number]))
+                ledger.add_event(transaction, "recording", {"entry": waiting, "record": known}, context.now())
+            marks = _marks(context, requests.withheld_by(catalogue, [waiting]))
             contents.append({"state": ACCEPTED, "request": known, "marks": marks})
-        raw, ends = log_file.encode_all(keys, contents)
+        raw, ends = log_file.encode_all(keys, number, contents)
         log_file.write_new(path, raw)
         if again & here:  # the ledger does not get the name: the samples are forgotten again at once
             _save(transaction, ends[0], None)

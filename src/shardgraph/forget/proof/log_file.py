@@ -1,15 +1,16 @@
 """The file of the erasure log: lines that form a chain, each with a keyed hash of itself and of the line before it.
 
-    {"workspace": public key, "form": 2, "previous": "", "digest": ...}                          the first line
-    {"state": "intended", "request": name, "marks": [...], "previous": ..., "digest": ...}       about to be accepted
-    {"state": "accepted", "request": name, "previous": ..., "digest": ...}                       it was accepted
+    {"workspace": public key, "form": 2, "number": 1, "name": random, "previous": "", "digest": ...}   the first line
+    {"state": "intended", "request": name, "marks": [...], "previous": ..., "digest": ...}   it is about to be accepted
+    {"state": "accepted", "request": name, "previous": ..., "digest": ...}    it was accepted
     {"state": "dropped", "request": name, ...}      it was intended and never accepted
     {"state": "cancelled", "request": name, ...}    it was accepted and cancelled later
     {"state": "returned", "request": name, "marks": [...], ...}    these samples were added again, with permission
 
 An accepted line has marks if no intended line comes before it. `digest` is a keyed hash of the text before it, which
-includes the digest of the previous line: who changes, removes or inserts a line needs the workspace's secret. Records
-of earlier versions have no chain: {"workspace": key}, {"request": name, "marks": [...]}, {"cancels": name}.
+includes the digest of the previous line: who changes, removes or inserts a line needs the workspace's secret. `number`
+counts the records of a workspace; each begins with all that was forgotten before. Records of earlier versions have no
+chain: {"workspace": key}, {"request": name, "marks": [...]}, {"cancels": name}.
 """
 
 import hmac
@@ -35,10 +36,11 @@ Content = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class End:
-    """A place in the chain: the digest of a line, and the number of bytes up to its end."""
+    """A place in the chain: the digest of a line, the number of bytes up to its end, and the number of the record."""
 
     digest: str = ""
     size: int = 0
+    number: int = 0
 
 
 @dataclass(frozen=True)
@@ -87,9 +89,9 @@ def parse(path: Path, raw: bytes, keys: Keys) -> Chain:
     if header == {"workspace": keys.public}:
         return _parse_old(texts[1:], rest, len(raw))
     lines: list[Line] = []
-    end = End()
+    end = End(number=_number(header))
     for number, text in enumerate(texts, start=1):
-        line = _authentic(text, keys, end.size)
+        line = _authentic(text, keys, end)
         if line is None or line.previous != end.digest or (line.state not in STATES) != (number == 1):
             raise DamagedFile(f"the record {path} is damaged: line {number} of {len(texts)} was changed or removed")
         lines.append(line)
@@ -102,11 +104,12 @@ def parse(path: Path, raw: bytes, keys: Keys) -> Chain:
 def salvage(raw: bytes, keys: Keys) -> Chain:
     """The lines of a damaged record that are as they were written, in their order; the others are counted."""
     *texts, rest = raw.split(b"\n")
-    if _json(texts[0] if texts else rest) == {"workspace": keys.public}:
+    header = _json(texts[0] if texts else rest)
+    if header == {"workspace": keys.public}:
         return _parse_old(texts[1:], rest, len(raw))
-    found = [_authentic(text, keys, 0) for text in texts]
+    found = [_authentic(text, keys, End()) for text in texts]
     lines = tuple(line for line in found if line)
-    return Chain(lines, End(), rest, unreadable=len(found) - len(lines) + bool(rest))
+    return Chain(lines, End(number=_number(header)), rest, unreadable=len(found) - len(lines) + bool(rest))
 
 
 def ends_as_known(path: Path, known: End, then: bytes) -> bool | None:
@@ -136,12 +139,13 @@ def encode(keys: Keys, before: End, content: Content) -> tuple[bytes, End]:
     text = json.dumps({**content, "previous": before.digest})[:-1]
     digest = keys.mark("record", text)
     raw = f'{text}, "digest": "{digest}"}}\n'.encode()
-    return raw, End(digest, before.size + len(raw))
+    return raw, End(digest, before.size + len(raw), before.number)
 
 
-def encode_all(keys: Keys, contents: Sequence[Content]) -> tuple[bytes, list[End]]:
+def encode_all(keys: Keys, number: int, contents: Sequence[Content]) -> tuple[bytes, list[End]]:
     """The bytes of a new record with these lines, and the place of each, the first line's included."""
-    raw, end = encode(keys, End(), {"workspace": keys.public, "form": FORM})
+    header = {"workspace": keys.public, "form": FORM, "number": number, "name": os.urandom(16).hex()}
+    raw, end = encode(keys, End(number=number), header)
     pieces, ends = [raw], [end]
     for content in contents:
         raw, end = encode(keys, end, content)
@@ -154,8 +158,8 @@ def append(path: Path, keys: Keys, end: End, contents: Iterable[Content]) -> End
     """Add lines after `end`, in place of what a crash left there, and sync the file; returns the new end."""
     raw = b""
     for content in contents:
-        more, new = encode(keys, End(end.digest, end.size), content)
-        raw, end = raw + more, new
+        more, end = encode(keys, end, content)
+        raw += more
     if not raw:
         return end
     start = end.size - len(raw)
@@ -189,8 +193,8 @@ def write_new(path: Path, raw: bytes, *, replace: bool = False) -> None:
 # Helpers
 
 
-def _authentic(text: bytes, keys: Keys, start: int) -> Line | None:
-    """A line that begins at byte `start`; None if it is not as it was written."""
+def _authentic(text: bytes, keys: Keys, before: End) -> Line | None:
+    """A line that begins where `before` ends; None if it is not as it was written."""
     try:
         found = _LINE.fullmatch(text.decode())
     except UnicodeDecodeError:
@@ -198,7 +202,7 @@ def _authentic(text: bytes, keys: Keys, start: int) -> Line | None:
     if not found or not hmac.compare_digest(keys.mark("record", found[1]), found[3]):
         return None
     said = _json(text)
-    end = End(found[3], start + len(text) + 1)
+    end = End(found[3], before.size + len(text) + 1, before.number)
     return Line(said.get("state", ""), said.get("request", ""), tuple(said.get("marks", ())), found[2], end)
 
 
@@ -214,6 +218,12 @@ def _parse_old(texts: Sequence[bytes], rest: bytes, size: int) -> Chain:
         else:
             unreadable += 1
     return Chain(tuple(lines), End("", size), chained=False, unreadable=unreadable)
+
+
+def _number(header: Content) -> int:
+    """The number of a record, from its first line, which need not be authentic."""
+    number = header.get("number")
+    return number if isinstance(number, int) else 0
 
 
 def _json(text: bytes) -> dict[str, Any]:

@@ -124,7 +124,7 @@ def compare(context: Context, path: Path) -> Standing:
         raw = log_file.read_raw(path)  # another process may have written in between
     chain = log_file.parse(path, raw, context.keys)
     places = {line.end for line in chain.lines}
-    if known and known.end not in places:
+    if known and known.end not in places and chain.end.number <= known.end.number:  # a later one holds what it held
         raise DamagedFile(f"the record {path} lacks lines that this workspace knows: it is older, or was cut off")
     names = ledger.logged_names(context.catalogue)
     asked, accepted = asked_by(chain.lines)
@@ -170,7 +170,8 @@ def _lacking(chain: Chain, known: Known | None, unanswered: Sequence[str]) -> li
     """The lines that must be added: the accepted ones of requests that the ledger has, and the one that is owed."""
     found: list[Content] = [{"state": ACCEPTED, "request": name} for name in unanswered]
     said = {(line.state, line.request) for line in chain.lines} | {(ACCEPTED, name) for name in unanswered}
-    if known and known.owed and (known.owed["state"], known.owed["request"]) not in said:
+    same = known is not None and known.end.number == chain.end.number
+    if same and known and known.owed and (known.owed["state"], known.owed["request"]) not in said:
         found.append(known.owed)
     return found
 
@@ -188,7 +189,7 @@ def known_end(context: Context) -> Known | None:
     if text is None:
         return None
     found = json.loads(text)
-    return Known(End(found["digest"], found["size"]), found["owed"])
+    return Known(End(found["digest"], found["size"], found["number"]), found["owed"])
 
 
 # Errors
