@@ -188,6 +188,10 @@ def _begin(context: Context, path: Path, again: Iterable[str], after: int) -> No
             ledger.add_event(transaction, "recording", {"record": name}, context.now())
             _save(transaction, ends[-1], None)
     write_file(context.root, context.root / LOG_POINTER, str(path).encode())
+    waits = len(contents) - bool(gone)
+    context.notes.append(
+        f"a record begins in {path}, with {len(gone)} names forgotten so far and {waits} requests that wait"
+    )
 
 
 # Helpers
