@@ -17,7 +17,7 @@ from contextlib import contextmanager, nullcontext, redirect_stdout
 from dataclasses import fields, is_dataclass
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 import typer
 
@@ -53,10 +53,13 @@ def open_workspace(
     device: str | None = None,
     backbone_path: str | None = None,
     resume: bool = True,
+    record: Literal["check", "honour", "leave"] = "check",
 ) -> Iterator["shardgraph.Workspace"]:
     """The workspace at `path`, after finishing interrupted forgets; print results only after it is closed.
 
-    Until then progress bars may be on the terminal.
+    Until then progress bars may be on the terminal. `record` says what happens if a record outside the workspace holds
+    requests that the workspace, restored from a backup, lacks: an error (check), or they are carried out first
+    (honour), or the command itself looks at the record (leave).
     """
     bars = ProgressBars()
     memory = machines.gpu_memory and int(machines.gpu_memory * 2**30)
@@ -68,9 +71,22 @@ def open_workspace(
             for certificate in workspace.resume() if resume else ():
                 bars.close()
                 print_note(f"finished a forget that had been interrupted: certificate {certificate.number}")
-            yield workspace
+            try:
+                _look_at_record(workspace, record)
+                yield workspace
+            finally:
+                bars.close()
+                for note in workspace.context.notes:
+                    print_note(note)
     finally:
         bars.close()
+
+
+def _look_at_record(workspace: "shardgraph.Workspace", how: str) -> None:
+    if how == "check":
+        workspace.context.check_log()
+    elif how == "honour" and workspace.context.keeps_log:
+        workspace.queue.honour_log(full=True)
 
 
 def exit_interrupted(state: str = CONTINUES) -> NoReturn:

@@ -22,7 +22,7 @@ _PANELS = {
     "Forget": (twins.twins, forget.plan, forget.forget, forget.repair),
     "Share": (share.grant, share.revoke, share.rights, share.provision),
     "Prove": (prove.verify, prove.status, prove.certificate, prove.verify_certificate, prove.report),
-    "Serve": (serve.serve, serve.token, serve.migrate),
+    "Serve": (serve.serve, serve.token, serve.record, serve.migrate),
     "Try": (demo.demo, experiment.experiment),
 }
 for _panel, _functions in _PANELS.items():

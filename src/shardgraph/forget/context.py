@@ -72,6 +72,8 @@ class Context:
         self._cluster_numerics: dict[str, Numerics] = {}
         self._caches: list[Callable[[], None]] = []
         self._written_caches: list[Callable[[], None]] = []
+        self._log_checked = False
+        self.notes: list[str] = []  # what a person should be told; the command line prints it
 
     def close(self) -> None:
         """Close the catalogue, leave the cluster, and release the lock if an interruption left it held."""
@@ -88,6 +90,23 @@ class Context:
         """Add an event to the ledger, in a transaction of its own; its detail names no sample."""
         with self.catalogue.transaction() as transaction:
             ledger.add_event(transaction, event, detail, self.now())
+
+    # The erasure log
+
+    @property
+    def keeps_log(self) -> bool:
+        """Whether requests are recorded in a file outside the workspace."""
+        return (self.root / LOG_POINTER).exists() or ledger.known_log_end(self.catalogue) is not None
+
+    def check_log(self) -> None:
+        """Raise if requests of the erasure log must be carried out again, or it is not in order; checked once."""
+        if self._log_checked:
+            return
+        if self.keeps_log:
+            from shardgraph.forget.proof.log_standing import check
+
+            check(self)
+        self._log_checked = True
 
     # The service
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from shardgraph.errors import ShardgraphError
 from shardgraph.forget.build.wanted import Manifest
 from shardgraph.forget.context import Context
 from shardgraph.learn.numerics import difference
@@ -32,7 +33,19 @@ def status(context: Context) -> dict[str, Any]:
         "recipe": config.recipe,
         "privacy": _privacy(context, manifest),
         "disk_bytes": disk_use(root),
-    }
+    } | ({"record": _record(context)} if context.keeps_log else {})
+
+
+def _record(context: Context) -> dict[str, Any]:
+    """Whether the record outside the workspace is in order, and what was found."""
+    from shardgraph.forget.proof.log_standing import describe, log_path
+
+    path = log_path(context.root)
+    try:
+        found, ok = describe(context), True
+    except ShardgraphError as error:
+        found, ok = str(error), False
+    return {"path": str(path) if path else None, "ok": ok, "detail": found}
 
 
 def _privacy(context: Context, manifest: Manifest) -> dict[str, Any] | None:

@@ -1,8 +1,8 @@
 """Workspace: a folder that learns, predicts, forgets exactly, and can prove it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -24,6 +24,7 @@ from shardgraph.forget.intake.admission import only_new as keep_new
 from shardgraph.forget.intake.embed import OnBad, OnPresent, embed_arriving, new_backbone, save_location
 from shardgraph.forget.intake.first_training import aim_samples, plan_configuration, waiting_shards
 from shardgraph.forget.intake.sources import Sources
+from shardgraph.forget.proof import erasure_log
 from shardgraph.forget.proof.certificate import Certificate, Certificates
 from shardgraph.forget.proof.keys import Keys
 from shardgraph.forget.proof.verify import Rebuild, Verification, compare_groups, rebuild_of, run_checks
@@ -36,10 +37,10 @@ from shardgraph.forget.views.views import Views
 from shardgraph.graph import Topology
 from shardgraph.learn.ensemble import Model
 from shardgraph.learn.recipe import Recipe
-from shardgraph.storage.catalogue import Catalogue
+from shardgraph.storage.catalogue import Catalogue, Transaction
 from shardgraph.storage.files import check_room
 from shardgraph.storage.samples import Samples
-from shardgraph.storage.tables import inventory
+from shardgraph.storage.tables import inventory, ledger
 
 if TYPE_CHECKING:
     from shardgraph.learn.private.accounting.budget import Budget
@@ -166,10 +167,17 @@ class Workspace:
             if context.config.dims is None:
                 dims = (samples.tokens.shape[1], samples.features.shape[1])
                 context.save_config(replace(context.config, dims=dims))
-            context.store.put_inbox(samples)
-            if returning:
-                context.record_event("returned", {"samples": returning})
+            returns = partial(self._return, ids=returning) if returning else None
+            context.store.put_inbox(samples, returns)
+            if returning and context.keeps_log:
+                erasure_log.confirm(context)
         return len(samples)
+
+    def _return(self, transaction: Transaction, ids: Sequence[str]) -> None:
+        """Record that forgotten samples are here again, in the transaction that adds them."""
+        ledger.add_event(transaction, "returned", {"samples": len(ids)}, self.context.now())
+        if self.context.keeps_log:
+            erasure_log.owe_return(self.context, transaction, ids)
 
     def add_records(
         self,
@@ -246,6 +254,7 @@ class Workspace:
 
     def model(self, consumer: str | None = None) -> Model:
         """The model that may be served now, loaded into memory; a consumer's model if one is named."""
+        self.context.check_log()
         return self.served.model() if consumer is None else self.consumers.model(consumer)
 
     def predict(self, samples: Samples, consumer: str | None = None) -> list[str]:
@@ -279,6 +288,7 @@ class Workspace:
 
     def plan(self, request: ForgetRequest) -> ForgetPlan:
         """What carrying out a request would rebuild and cost; changes nothing."""
+        self.context.check_log()
         return plan_forget(self.context.store, self.config, self.context.keys, request)
 
     def twins(self, ids: Iterable[str] | None = None, threshold: float = THRESHOLD) -> list[Twin]:
@@ -329,13 +339,13 @@ class Workspace:
     def verify(self, *, full: bool = False) -> Verification:
         """Check certificates, chain and files; with `full`, also rebuild everything in scratch files and compare."""
         context = self.context
-        with writing(context):  # files that another process is writing would look damaged
+        with writing(context, honour=False):  # files that another process is writing would look damaged
             found = run_checks(context, full=full)
         if not full:
             return found
 
         def take() -> Rebuild:
-            with writing(context):
+            with writing(context, honour=False):
                 return rebuild_of(context)
 
         return Verification((*found.checks, compare_groups(context, take)), full)

@@ -14,7 +14,7 @@ import numpy as np
 
 from shardgraph.digest import digest, keyed_hash
 from shardgraph.errors import DamagedFile
-from shardgraph.storage.catalogue import Catalogue
+from shardgraph.storage.catalogue import Catalogue, Transaction
 from shardgraph.storage.files import destroy_with_folder, read_file, write_file
 from shardgraph.storage.samples import Samples, concatenate, pack_samples, unpack_samples
 from shardgraph.storage.tables import inventory
@@ -61,8 +61,10 @@ class Store:
             raise DamagedFile(f"{self.path(unit)} ({unit}) is torn or was changed: restore it from a backup")
         return unpack_samples(raw)
 
-    def put_inbox(self, samples: Samples) -> None:
+    def put_inbox(self, samples: Samples, also: Callable[[Transaction], None] | None = None) -> None:
         """Add checked samples to the inbox, in units of bounded size: all of them or none.
+
+        `also` is called within the transaction that adds them.
 
         The catalogue lists the units before their files are written, so that `drop_empty_inbox` finds and destroys what
         a crash left.
@@ -77,6 +79,8 @@ class Store:
         with self.catalogue.transaction() as transaction:
             inventory.record_units(transaction, digests)
             inventory.add_samples(transaction, (Row(*row) for row in zip(*columns, strict=True)))
+            if also is not None:
+                also(transaction)
 
     def place(self, progress: Progress = lambda done, of: None) -> None:
         """Move every sample that has a target into its unit, and destroy the emptied inbox. Can be repeated."""

@@ -110,7 +110,7 @@ def add(
     from shardgraph.cli.reading import add_path
 
     added, present, bad = 0, 0, dict[str, str]()
-    with open_workspace(workspace, machines, backbone_path=backbone_path) as ws:
+    with open_workspace(workspace, machines, backbone_path=backbone_path, record="honour") as ws:
         for i, path in enumerate(paths):
             try:
                 found = add_path(
@@ -145,7 +145,7 @@ def source(
     """Describe a source, or show its description."""
     if clear and (owner, terms, rate) != (None, None, None):
         raise typer.BadParameter("--clear cannot be combined with --owner, --terms or --rate")
-    with open_workspace(workspace) as ws:
+    with open_workspace(workspace, record="honour") as ws:
         if clear:
             ws.sources.clear(name)
             facts = {"source": name, "cleared": True}

@@ -71,7 +71,7 @@ def forget(
     accepted = False
     try:
         request = _request(selection, reason)
-        with open_workspace(workspace, machines) as ws:
+        with open_workspace(workspace, machines, record="honour") as ws:
             found = _planned(ws, request, selection)
             if found.rows and not yes:
                 _confirm(found)
@@ -104,7 +104,7 @@ def forget(
 
 def repair(workspace: WorkspacePath, machines: Machines = DEFAULT_MACHINES, as_json: Json = False) -> None:
     """Rebuild what `forget --instant` withdrew."""
-    with open_workspace(workspace, machines) as ws:
+    with open_workspace(workspace, machines, record="honour") as ws:
         certificate = ws.repair()
         status = ws.status()
     number = certificate.number if certificate else None

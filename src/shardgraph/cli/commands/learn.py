@@ -60,7 +60,7 @@ def train(
         raise InputError(f"device must be cpu or cuda, got {device!r}")
     from shardgraph.storage.tables import inventory
 
-    with open_workspace(workspace, machines, device=device) as ws:
+    with open_workspace(workspace, machines, device=device, record="honour") as ws:
         manifest = ws.train(topology, how, privacy=terms, budget=budget, rebuild=rebuild)
         samples = inventory.count_by_split(ws.context.catalogue)
         private = ws.config.the_privacy()

@@ -24,7 +24,7 @@ def verify(
     as_json: Json = False,
 ) -> None:
     """Check certificates, their chain and all files; with --full, rebuild the model and compare it."""
-    with open_workspace(workspace, machines) as ws:
+    with open_workspace(workspace, machines, record="leave") as ws:
         found = ws.verify(full=full)
     if as_json:
         bad = [check.detail for check in found.checks if not check.ok]
@@ -40,7 +40,7 @@ def verify(
 
 def status(workspace: WorkspacePath, as_json: Json = False) -> None:
     """Show the samples, the served model, the pending work and the disk usage."""
-    with open_workspace(workspace) as ws:
+    with open_workspace(workspace, record="leave") as ws:
         facts = ws.status() | {"sources": {name: known.to_json() for name, known in ws.sources.terms().items()}}
     if as_json:
         print_json(facts)
@@ -58,6 +58,8 @@ def status(workspace: WorkspacePath, as_json: Json = False) -> None:
         ("numerics", facts["numerics"]),
         ("disk", format_bytes(facts["disk_bytes"])),
     ]
+    if record := facts.get("record"):
+        rows.append(("record", record["detail"] if record["ok"] else f"WRONG: {record['detail']}"))
     print_facts(str(workspace), rows)
     if facts["privacy"]:
         _print_privacy(facts["privacy"])

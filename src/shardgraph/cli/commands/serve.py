@@ -1,4 +1,4 @@
-"""`serve`, `token` and `migrate`: running a workspace as a service, and keeping it up to date."""
+"""`serve`, `token`, `record` and `migrate`: running a workspace as a service, and keeping it up to date."""
 
 from pathlib import Path
 from typing import Annotated
@@ -40,7 +40,7 @@ def serve(
     except ModuleNotFoundError as error:
         raise ConfigError(f"serving needs {error.name}: pip install 'shardgraph[service]'") from error
 
-    with open_workspace(workspace):
+    with open_workspace(workspace, record="leave"):
         pass  # finish an interrupted forget first
     run(
         workspace,
@@ -90,6 +90,35 @@ def token(
     else:
         print_facts(name, [("role", role), ("token", created)])
         print_note("the token is shown only once; keep it secret, like a password")
+
+
+def record(
+    workspace: WorkspacePath,
+    new: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Begin a new record in this file, which must be outside the workspace."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Check the record of forgets outside the workspace, or begin a new one if it is lost or damaged."""
+    unreadable: int | None = 0
+    with open_workspace(workspace, record="leave") as ws:
+        if new is not None:
+            unreadable = ws.queue.begin_log(new)
+        found = ws.queue.log_facts()
+    if found is None:
+        print_json({"record": None}) if as_json else print_note("no record is kept; --new FILE begins one")
+        return
+    facts: dict[str, object] = {"record": str(found[0]), "detail": found[1]}
+    if new is not None:
+        facts["unreadable_lines"] = unreadable
+    print_json(facts) if as_json else print_facts("record", facts.items())
+    if new is not None and unreadable != 0:
+        lost = "could not be read" if unreadable is None else f"had {unreadable} lines that could not be read"
+        print_note(
+            f"the old record {lost}: if this workspace was restored from a backup, the samples of requests that stood "
+            "only there are here again; all that this workspace itself has forgotten is in the new record"
+        )
 
 
 def migrate(

@@ -28,7 +28,7 @@ from shardgraph.forget.build.build import (
     write_prototypes,
 )
 from shardgraph.forget.build.wanted import Manifest, destroy_group, graph_over, load_prototypes, wanted_groups
-from shardgraph.forget.context import LOG_POINTER, Context
+from shardgraph.forget.context import Context
 from shardgraph.forget.erase.plan import BY_NAME, DECISIVE, ForgetPlan, check_rows, emptied_names, names_left
 from shardgraph.forget.proof.certificate import EXACT, WITHDRAWN, Certificate, issue, load_intact
 from shardgraph.forget.proof.keys import certificate_leaf
@@ -92,10 +92,13 @@ def accept(context: Context, plan: ForgetPlan, instant: bool, numbers: Sequence[
             queue.start(transaction, numbers, number)
         counted = {"request": number, "samples": len(plan.rows)} | cost | _counted(len(provisioned))
         ledger.add_event(transaction, "accepted", counted | _charge(context, transaction, plan), context.now())
-        if not numbers and (context.root / LOG_POINTER).exists():  # the queue logs its requests when it takes them
+        logged = not numbers and context.keeps_log  # the queue logs its requests when it takes them
+        if logged:
             from shardgraph.forget.proof import erasure_log
 
             erasure_log.append(context, transaction, [row.id for row in plan.rows])
+    if logged:
+        erasure_log.confirm(context)
     return number
 
 

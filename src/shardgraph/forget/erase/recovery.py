@@ -24,14 +24,21 @@ STAGED = "staged.json"  # holds the URL of copies of shard files in object stora
 
 
 @contextmanager
-def writing(context: Context) -> Iterator[None]:
-    """Hold the write lock, after recovery; reentrant within one context."""
+def writing(context: Context, *, honour: bool = True) -> Iterator[None]:
+    """Hold the write lock, after recovery; reentrant within one context.
+
+    Requests of the erasure log that a restored workspace lacks are carried out first, unless `honour` is False.
+    """
     nested = context.lock.held
     with context.lock:
         if not nested:
             context.reload_config()
             context.check_identity()
             recover(context)
+            if honour and context.keeps_log:
+                from shardgraph.forget.queue.request_queue import RequestQueue
+
+                RequestQueue(context).honour_log()
         yield
 
 

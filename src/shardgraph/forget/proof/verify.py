@@ -103,6 +103,10 @@ def run_checks(context: Context, *, full: bool) -> Verification:
         ("keys", _keys),
         ("numerics", _numerics),
     ]
+    if context.keeps_log:
+        from shardgraph.forget.proof.log_standing import describe
+
+        looks.append(("record", describe))
     if inventory.is_provisioning(context.catalogue):
         looks.append(("rights", _rights))
         looks += [("rights rebuilt", _rights_rebuilt)] if full else []

@@ -12,7 +12,7 @@ request with the nearest deadline and all requests that wait for the same groups
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -157,8 +157,13 @@ def failure_reason(error: Exception) -> str:
     return f"{type(error).__name__}: `shardgraph verify` says what is wrong"
 
 
-def cancel(catalogue: Catalogue, number: int, *, release: bool = False) -> None:
-    """Cancel a waiting request and release its samples; with `release`, its key may be used again."""
+def cancel(
+    catalogue: Catalogue, number: int, *, release: bool = False, also: Callable[[Transaction], None] | None = None
+) -> None:
+    """Cancel a waiting request and release its samples; with `release`, its key may be used again.
+
+    `also` is called within the transaction.
+    """
     with catalogue.transaction() as transaction:
         found = find(catalogue, number)
         waits = found.erasure is None
@@ -167,6 +172,8 @@ def cancel(catalogue: Catalogue, number: int, *, release: bool = False) -> None:
         requests.release_samples(transaction, number)
         requests.drop_names(transaction, number, key=release)
         ledger.add_event(transaction, CANCELLED, {"entry": number})
+        if also is not None:
+            also(transaction)
     catalogue.scrub()
 
 

@@ -7,17 +7,19 @@ process may be killed at any time: all state is in the catalogue.
 import json
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
 from shardgraph.errors import DiskFull, ShardgraphError, WorkspaceBusy, WorkspaceError
-from shardgraph.forget.context import LOG_POINTER, Context
+from shardgraph.forget.context import Context
 from shardgraph.forget.erase import execute
 from shardgraph.forget.erase.execute import check_inputs
 from shardgraph.forget.erase.plan import ForgetPlan, ForgetRequest, named_rows, plan_forget
 from shardgraph.forget.erase.recovery import writing
 from shardgraph.forget.proof import erasure_log
 from shardgraph.forget.proof.certificate import Certificate, certificate_path
+from shardgraph.forget.proof.log_standing import describe, look
 from shardgraph.forget.queue import queue
 from shardgraph.forget.queue.queue import Submission, next_batch, unite_requests
 from shardgraph.storage.catalogue import Transaction
@@ -36,8 +38,11 @@ class RequestQueue:
 
     # Requests
 
-    def submit(self, what: Submission) -> Request:
-        """Add a request and withhold the samples that it names; a repeated key returns the first request."""
+    def submit(self, what: Submission, *, replayed: Sequence[str] = ()) -> Request:
+        """Add a request and withhold the samples that it names; a repeated key returns the first request.
+
+        `replayed` are the names of the requests in the erasure log that this one carries out again.
+        """
         context = self._context
         if what.key and (before := queue.find_repeated(context.catalogue, what.key, what.body)):
             return self.find(before)
@@ -48,7 +53,9 @@ class RequestQueue:
         if plan and plan.rows:
             check_inputs(context, plan, instant=True)
         with context.catalogue.transaction() as transaction:
-            number = self._enter(transaction, what, plan, joined)
+            number = self._enter(transaction, what, plan, joined, replayed)
+        if plan and plan.rows and context.keeps_log:
+            erasure_log.confirm(context)
         return self.find(number)
 
     def has_accepted(self, plan: ForgetPlan) -> bool:
@@ -65,8 +72,11 @@ class RequestQueue:
 
         With `release` its Idempotency-Key may be used again: use it if the acceptance was never confirmed.
         """
-        queue.cancel(self._context.catalogue, number, release=release)
-        erasure_log.append_cancelled(self._context, number)
+        context, keeps_log = self._context, self._context.keeps_log
+        also = (lambda transaction: erasure_log.owe_cancellation(context, transaction, number)) if keeps_log else None
+        queue.cancel(context.catalogue, number, release=release, also=also)
+        if keeps_log:
+            erasure_log.confirm(context)
         return self.find(number)
 
     def retry(self, number: int) -> Request:
@@ -134,17 +144,61 @@ class RequestQueue:
     # The log of erasures outside the workspace
 
     def keep_log(self, path: Path) -> None:
-        """Log forget requests in a file outside the workspace and its backups, from now on."""
-        erasure_log.keep_log(self._context, path)
+        """Log forget requests in a file outside the workspace and its backups, from now on.
 
-    def replay(self) -> Request | None:
+        The file must be new, or the record of this workspace.
+        """
+        with nullcontext() if path.exists() else writing(self._context, honour=False):
+            erasure_log.keep_log(self._context, path)
+
+    def begin_log(self, path: Path) -> int | None:
+        """Begin a new log with all that this workspace and the readable lines of the old log know, and honour it.
+
+        Returns how many lines of the old log could not be read; None if it could not be read at all.
+        """
+        with writing(self._context, honour=False):
+            unreadable = erasure_log.begin_anew(self._context, path)
+            self.honour_log()
+        return unreadable
+
+    def log_facts(self) -> tuple[Path, str] | None:
+        """The path of the log and what a check of all of it found; None if no log is kept."""
+        if not self._context.keeps_log:
+            return None
+        found = describe(self._context)
+        return look(self._context).path, found
+
+    def honour_log(self, *, full: bool = False) -> None:
+        """Carry out the requests of the log that the ledger lacks; if nothing is to do, this takes no lock.
+
+        While a service runs, it carries them out. With `full`, the whole log is checked.
+        """
+        context = self._context
+        standing = look(context, full=full)
+        if standing.settled or (context.is_served and not standing.missing):  # the service adds lines of its own
+            return
+        with writing(context, honour=False):
+            found = self.replay()
+            while found is not None and found.state not in requests.FINAL and not context.is_served:
+                self.withhold()
+                self.carry_out()
+                found = self.find(found.number)
+
+    def replay(self, *, full: bool = False) -> Request | None:
         """Submit again the requests of the log that the ledger lacks: the workspace was restored from a backup."""
-        names, ids = erasure_log.find_missing(self._context)
+        context = self._context
+        if not context.keeps_log or (standing := look(context, full=full)).settled:
+            return None
         found = None
-        if ids:
-            found = self.submit(Submission(ForgetRequest(samples=tuple(ids), reason="restored"), asker="record"))
-        if names:
-            erasure_log.record_replay(self._context, names)
+        if standing.ids:
+            wish = ForgetRequest(samples=standing.ids, reason="restored")
+            found = self.submit(Submission(wish, asker="record"), replayed=standing.missing)
+            restored = "this workspace was restored from a backup: requests of the record that are carried out again"
+            context.notes.append(f"{restored}: {standing.again}")
+        elif standing.missing:
+            with context.catalogue.transaction() as transaction:
+                erasure_log.record_replay(context, transaction, standing.missing)
+        erasure_log.settle(context)
         return found
 
     # Helpers
@@ -176,7 +230,14 @@ class RequestQueue:
                 queue.fail(transaction, [number], queue.failure_reason(error))
         return False
 
-    def _enter(self, transaction: Transaction, what: Submission, plan: ForgetPlan | None, joined: int | None) -> int:
+    def _enter(
+        self,
+        transaction: Transaction,
+        what: Submission,
+        plan: ForgetPlan | None,
+        joined: int | None,
+        replayed: Sequence[str] = (),
+    ) -> int:
         context = self._context
         rows = plan.rows if plan else ()
         if inventory.find_by(context.catalogue, "id", [row.id for row in rows]) != list(rows):
@@ -184,8 +245,10 @@ class RequestQueue:
         named = {*what.request.selectors(), *(("samples", row.id) for row in rows)}
         named |= {("subjects", row.subject) for row in rows if row.subject}
         number = queue.enter(transaction, what, [row.id for row in rows], [context.keys.mark(*one) for one in named])
-        if rows:
-            if (context.root / LOG_POINTER).exists():
+        if replayed:
+            erasure_log.record_replay(context, transaction, replayed)
+        elif rows:
+            if context.keeps_log:
                 erasure_log.append(context, transaction, [row.id for row in rows])
         elif plan and plan.already:
             _finish_already(transaction, number, plan.already[-1])

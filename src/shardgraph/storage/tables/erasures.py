@@ -167,6 +167,11 @@ def certificates_of(catalogue: Catalogue, marks: Sequence[str]) -> dict[str, int
     return dict(catalogue.among(sql, marks))
 
 
+def forgotten_marks(catalogue: Catalogue) -> set[str]:
+    """The marks of everything that was forgotten."""
+    return {mark for (mark,) in catalogue.all("SELECT mark FROM forgotten")}
+
+
 def is_forgotten(catalogue: Catalogue, mark: str) -> bool:
     """Whether this mark was forgotten."""
     return certificate_of(catalogue, mark) is not None

@@ -123,10 +123,22 @@ def logged_name_of(catalogue: Catalogue, request: int) -> str | None:
     """The name of the erasure log's line about a request; None if there is none."""
     sql = (
         "SELECT json_extract(detail, '$.record') FROM ledger"
-        " WHERE event = 'received' AND json_extract(detail, '$.entry') = ?"
+        " WHERE event IN ('received', 'recording') AND json_extract(detail, '$.entry') = ?"
+        " AND json_extract(detail, '$.record') IS NOT NULL"
     )
     row = catalogue.one(sql, request)
     return row[0] if row else None
+
+
+def known_log_end(catalogue: Catalogue) -> str | None:
+    """The last line of the erasure log that this catalogue knows, as JSON text; None if no log is kept."""
+    row = catalogue.one("SELECT value FROM state WHERE name = 'record'")
+    return row[0] if row else None
+
+
+def save_known_log_end(transaction: Transaction, text: str) -> None:
+    """Replace what the catalogue knows of the end of the erasure log."""
+    transaction.execute("INSERT OR REPLACE INTO state VALUES ('record', ?)", (text,))
 
 
 # The account of private edges
