@@ -22,6 +22,7 @@ import shardgraph
 from shardgraph.errors import DuplicateSample, InputError, ShardgraphError, WorkspaceError
 from shardgraph.forget.classifier import SafeClassifier
 from shardgraph.graph import BilevelAcross, BySource
+from shardgraph.learn.recipe import Recipe
 from tests.strategies import LABELS, QUICK, SOURCES, embed, many
 
 IN_FLOAT32 = (
@@ -34,7 +35,10 @@ EXPECTED_FAILURES = {
 }
 
 
-@parametrize_with_checks([SafeClassifier()], expected_failed_checks=lambda estimator: EXPECTED_FAILURES)
+@parametrize_with_checks(
+    [SafeClassifier(), SafeClassifier(recipe=Recipe(adapter="none"))],
+    expected_failed_checks=lambda estimator: EXPECTED_FAILURES,
+)
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
 

@@ -84,7 +84,8 @@ class Learned:
     def plan(self, ids: Iterable[Any]) -> dict[str, Any]:
         """What `without` costs: the groups that it trains, and the samples that it reads again."""
         leaving = self._rows(ids)
-        affected = self.topology.graph(self.shards).affected(leaving)
+        graph = self.topology.graph(self.shards)
+        affected = graph.affected(leaving) if self.recipe.has_adapters else ()
         revisited = {shard for group in affected for shard in group.neighbourhood if shard in self.shards}
         count = sum(len(rows) for rows in leaving.values())
         samples = sum(len(self.shards[shard]) for shard in revisited) - count
@@ -126,6 +127,8 @@ def _trained(
 ) -> dict[str, Adapters]:
     """The adapters of all groups that have something to learn, those of `kept` as they are."""
     adapters = dict(kept)
+    if not recipe.has_adapters:
+        return adapters
     for group in topology.graph(shards).groups():
         parts = [shards[name] for name in group.neighbourhood if name in shards]
         mine = {label for name in group.members if name in shards for label in shards[name].labels}
