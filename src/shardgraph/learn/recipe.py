@@ -64,9 +64,9 @@ class Recipe:
             raise ConfigError(f"lr must be > 0 and weight_decay >= 0, got {self.lr} and {self.weight_decay}")
 
         if not self.has_adapters and not self.prototypes:
-            raise ConfigError("adapter 'none' needs prototypes, got neither (--no-prototypes): nothing would be learned")
+            raise ConfigError("adapter 'none' needs prototypes, got neither (--no-prototypes): nothing would learn")
         if not self.has_adapters and self.mixing is not None:
-            raise ConfigError(f"mixing must be left out with adapter 'none', got {self.mixing}: there is nothing to mix")
+            raise ConfigError(f"mixing must be left out with adapter 'none', got {self.mixing}: nothing is mixed")
 
     def to_json(self) -> dict[str, Any]:
         """The recipe as a plain dict, for the configuration."""
