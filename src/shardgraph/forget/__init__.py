@@ -5,7 +5,8 @@
     config        Config: everything that determines the model, except the samples
     migration     changes a workspace of an earlier catalogue layout to the current one
     status        figures about a workspace: what it holds, what is served, what waits
-    classifier    SafeClassifier: the same on arrays in memory, with the interface of scikit-learn
+    learned       Learned: samples in memory and the model of them
+    classifier    SafeClassifier: a scikit-learn classifier over them
     build/        which groups are wanted, which are built, and training the missing ones
     intake/       which samples are admitted, how they are embedded, what the first training fixes
     erase/        requests, plans, carrying out an erasure, recovery, twins

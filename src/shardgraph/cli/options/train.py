@@ -76,7 +76,8 @@ class RecipeOptions:
         typer.Option(rich_help_panel=_RECIPE, help="ce (cross-entropy) or bce (one binary problem per adapter)."),
     ] = None
     adapter: Annotated[
-        str | None, typer.Option(rich_help_panel=_RECIPE, help="Kind of the adapters: inca or linear.")
+        str | None,
+        typer.Option(rich_help_panel=_RECIPE, help="Kind of the adapters: inca, linear or none (prototypes alone)."),
     ] = None
     projection: Annotated[
         str | None,

@@ -57,10 +57,12 @@ def wanted_groups(
     numerics: Numerics,
     held: tuple[Labels, Mapping[str, str]] | None = None,
 ) -> dict[str, Wanted]:
-    """Every group that has something to learn, with its key under these numerics.
+    """Every group that has something to learn, with its key under these numerics; none if the recipe has no adapters.
 
     With `held`, the labels and digests of some units: the groups as if the workspace held nothing else.
     """
+    if not config.the_recipe().has_adapters:
+        return {}
     labels, digests = held or (inventory.unit_labels(store.catalogue), inventory.unit_digests(store.catalogue))
     base = digest(config.basis, fingerprint_digest(numerics))
     numbers = _build_numbers(store) if config.privacy else {}

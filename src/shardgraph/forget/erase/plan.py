@@ -243,7 +243,12 @@ def groups_by_request(
 def _reached(
     store: Store, config: Config, held: Held, left: Held, rows: tuple[Row, ...], graph: ShardGraph | None = None
 ) -> "tuple[tuple[Group, ...], tuple[Charge, ...], Spending | None]":
-    """The groups that must be withdrawn when the rows leave, the charges of the others, and what those spend."""
+    """The groups that must be withdrawn when the rows leave, the charges of the others, and what those spend.
+
+    Without adapters there are none: the rows are subtracted from the prototypes.
+    """
+    if config.trained and not config.the_recipe().has_adapters:
+        return (), (), None
     if graph is None and config.trained:
         graph = graph_over(held, config)
     affected = _affected(graph, rows, left) if graph else ()

@@ -45,9 +45,9 @@ def plan_configuration(
     if privacy is not None or topology.graph(()).private:
         from shardgraph.forget.privacy.private_edges import private_recipe, settled_terms
 
+        recipe = private_recipe(recipe)
         sizes = Counter(waiting_shards(store, config, first=True))
         terms = settled_terms(topology.graph(sizes), sizes, privacy)
-        recipe = private_recipe(recipe)
         config = replace(config, privacy=terms.to_json() if terms else None)
     recipe = recipe or Recipe()
     recipe.head_count(dims[0])

@@ -61,8 +61,9 @@ def view_graph(store: Store, config: Config, manifest: Manifest) -> GraphView:
     rates = {name: known.rate for name, known in terms_by_source(store.catalogue).items() if known.rate}
     asked = {name: sum(rates.get(s, 0.0) * n for s, n in sources.items()) for name, sources in held.items()}
     by_rates = any(asked.values())
-    expected = expected_cost(graph, sizes, asked if by_rates else None) if held else 0.0
-    worst = max((revisited_samples(graph, sizes, name) for name in held), default=0)
+    trained = held if config.the_recipe().has_adapters else {}
+    expected = expected_cost(graph, sizes, asked if by_rates else None) if trained else 0.0
+    worst = max((revisited_samples(graph, sizes, name) for name in trained), default=0)
     return GraphView(graph, shards, expected, worst, by_rates)
 
 
@@ -122,7 +123,8 @@ def view_shard(store: Store, config: Config, manifest: Manifest, name: str) -> S
     graph = graph_over(held, config)
     readers = sorted(graph.readers(name) - {name})
     sizes = {unit.removeprefix("shard:"): sum(labels.values()) for unit, labels in held.items()}
-    affected = graph.affected([name])
+    changed = [name] if config.the_recipe().has_adapters else []
+    affected = graph.affected(changed)
     group = next(group.name for group in graph.groups() if name in group.members)
     sources = inventory.unit_sources(store.catalogue, shard_unit(name))
     labels = [labels_in(found.members, held) for found in affected]
@@ -137,6 +139,6 @@ def view_shard(store: Store, config: Config, manifest: Manifest, name: str) -> S
         private=tuple(reader for reader in readers if (reader, name) in graph.private),
         groups=tuple(found.name for found in affected),
         adapters=sum(map(len, labels)),
-        revisited=sum(sizes.get(shard, 0) for shard in graph.revisited([name])),
+        revisited=sum(sizes.get(shard, 0) for shard in graph.revisited(changed)),
         of=sum(sizes.values()),
     )
