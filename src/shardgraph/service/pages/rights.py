@@ -90,7 +90,7 @@ def measure(
         both = {"right": leased.of_right(consumer), "whole": leased.whole}
         return {which: leased.accuracy(model) for which, model in both.items()}
 
-    with runtime.measurements.enter():
+    with runtime.evaluations.enter():
         accuracy = models.use(measured)
     return _show(request, runtime, who, consumer, accuracy=accuracy)
 
@@ -106,7 +106,7 @@ def predict(request: Request, who: Operator, form: Form, runtime: CurrentRuntime
         found = {which: best_classes(model, model.scores(sample), 3)[0]["top"] for which, model in both.items()}
         return {"sample": name, "label": sample.labels[0], "predictions": found}
 
-    with runtime.measurements.enter():
+    with runtime.evaluations.enter():
         facts = models.use(tried)
     return _show(request, runtime, who, consumer, tried=facts)
 

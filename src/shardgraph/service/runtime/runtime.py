@@ -49,14 +49,14 @@ from shardgraph.storage.catalogue import Catalogue
 from shardgraph.storage.tables import requests
 from shardgraph.storage.tables.requests import ERASING, RECEIVED, RETRAINING, VERIFIED, Request
 
-MAX_PREVIEWS, MAX_EXCLUSIVE, MAX_MEASUREMENTS = 8, 4, 4  # concurrent calls, of the forty threads that all calls share
+MAX_PREVIEWS, MAX_EXCLUSIVE, MAX_EVALUATIONS = 8, 4, 4  # concurrent calls, of the forty threads that all calls share
 PATIENCE = 5.0  # seconds that a replacement of the model waits for the answers that use the old one
 LEASES = "shardgraph.leases"  # the key of a call's ASGI scope under which its leases are kept
 UNDER_WAY = (RECEIVED, ERASING, RETRAINING, VERIFIED)
 
 
 @dataclass(frozen=True, eq=False)
-class ServedState:
+class ModelState:
     """What is served at a time: a model (none before the first training), its state id, and what it depends on."""
 
     id: str | None = None
@@ -72,7 +72,7 @@ class Lease:
     revoked      the replacement waits no longer: the answer must not be sent
     """
 
-    def __init__(self, slot: "ModelSlot", state: ServedState) -> None:
+    def __init__(self, slot: "ModelSlot", state: ModelState) -> None:
         self.state, self.superseded, self.revoked = state, False, False
         self.cut: Callable[[], object] | None = None  # ends the sending; set while the answer is being sent
         self._slot = slot
@@ -91,10 +91,10 @@ class ModelSlot:
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._current, self._leases = ServedState(), set[Lease]()
+        self._current, self._leases = ModelState(), set[Lease]()
 
     @property
-    def current(self) -> ServedState:
+    def current(self) -> ModelState:
         """The state that the next lease is for."""
         return self._current
 
@@ -126,7 +126,7 @@ class ModelSlot:
             self._leases.discard(lease)
             self._changed.notify_all()
 
-    def replace(self, new: ServedState) -> None:
+    def replace(self, new: ModelState) -> None:
         """Serve another state; when this returns, no answer is sent any more that used an earlier one.
 
         After PATIENCE seconds the remaining leases are revoked: answers that are still computed are refused when they
@@ -157,7 +157,7 @@ class Runtime:
         self.root = root
         self.served = ModelSlot()
         self.previews = ConcurrencyLimit(MAX_PREVIEWS, "previews")
-        self.measurements = ConcurrencyLimit(MAX_MEASUREMENTS, "measurements")
+        self.evaluations = ConcurrencyLimit(MAX_EVALUATIONS, "evaluations")
         self._reader = Workspace(root)  # single statements, from any thread, without a lock
         self.queries, self.statistics = Queries(self._reader), Statistics(self._reader)
         self._intake, self._intake_lock = Workspace(root), threading.Lock()  # enters requests
@@ -177,7 +177,7 @@ class Runtime:
     def close(self) -> None:
         """Stop serving, and close the workspace."""
         with self._intake_lock, self._assembly_lock, self._consumers_lock, self._exclusive_lock:
-            self.served.replace(ServedState())
+            self.served.replace(ModelState())
             for workspace in (self._intake, self._assembly, self._reader, self._consumers, self._exclusive):
                 workspace.close()
 
@@ -261,10 +261,10 @@ class Runtime:
                 self._assembly.queue.withhold([stored.number for stored in received], state.id or "")
                 self._wake_worker()
 
-    def _replace_model(self, old: ServedState, key: Key) -> ServedState:
+    def _replace_model(self, old: ModelState, key: Key) -> ModelState:
         """Serve the model of now. The leases of the old state end even if the model is the same: an answer may have
         used a held-out sample that is withheld now."""
-        new = ServedState(key=key)  # there is no model yet
+        new = ModelState(key=key)  # there is no model yet
         if key[0]:
             for workspace in (self._reader, self._assembly):
                 workspace.context.reload_config()
@@ -272,7 +272,7 @@ class Runtime:
             assert served.key is not None
             same = old.model is not None and old.model.digest == model.digest
             state = old.id if same else served.record_state(model, served.key[1])
-            new = ServedState(state, model, served.key, served.groups)
+            new = ModelState(state, model, served.key, served.groups)
         self.served.replace(new)
         return new
 
