@@ -107,7 +107,8 @@ class Crowd:
     under_way: bool = False
 
     def run(self, requests: list[bytes], settle: float = 0.0, seconds: float = 120) -> list[Ended]:
-        """Submit the requests one after the other, each when every call was answered at least once in between."""
+        """Submit the requests one after the other, each when every call was answered in between, and `settle` seconds
+        later."""
         with selectors.DefaultSelector() as selector:
             callers = [Caller(self.calls[i % len(self.calls)], Connection(self.port)) for i in range(self.size)]
             for caller in callers:
@@ -115,9 +116,11 @@ class Crowd:
                 self._send(caller)
             end = time.monotonic() + seconds
             for request in [*requests, None]:
-                calm = time.monotonic() + settle
-                while self._unanswered() or time.monotonic() < calm:
+                while self._unanswered():
                     assert time.monotonic() < end, f"not answered in time: {self._unanswered()}"
+                    self._read(selector)
+                calm = time.monotonic() + settle
+                while time.monotonic() < calm:
                     self._read(selector)
                 if request is not None:
                     for caller in callers:
