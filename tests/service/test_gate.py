@@ -23,7 +23,6 @@ from fastapi.routing import APIRoute
 from shardgraph import service as service_package
 from shardgraph.forget.workspace import Workspace
 from shardgraph.graph import BySource
-
 from shardgraph.service.auth.access import get_models
 from shardgraph.service.auth.tokens import create_token
 from shardgraph.service.middleware import ModelGate
