@@ -35,6 +35,7 @@ _HOMES = {
     "Deadlines": "queue.statistics",
     "deadlines": "queue.statistics",
     "due_requests": "queue.queue",
+    "evaluate_model": "views.served",
     "find_names": "views.search",
     "find_repeated": "queue.queue",
     "ForgetPlan": "erase.plan",
@@ -42,7 +43,9 @@ _HOMES = {
     "forgotten_as": "views.search",
     "Found": "views.search",
     "GraphView": "views.graph_view",
+    "hide_withdrawn": "queue.statistics",
     "Key": "views.served",
+    "last_forgetting": "queue.statistics",
     "load_backbone_of": "intake.embed",
     "measure": "queue.statistics",
     "Measurement": "queue.statistics",
@@ -93,9 +96,12 @@ __all__ = [
     "costs",
     "deadlines",
     "due_requests",
+    "evaluate_model",
     "find_names",
     "find_repeated",
     "forgotten_as",
+    "hide_withdrawn",
+    "last_forgetting",
     "load_backbone_of",
     "measure",
     "measurements",
@@ -121,6 +127,8 @@ if TYPE_CHECKING:
         Measurement,
         costs,
         deadlines,
+        hide_withdrawn,
+        last_forgetting,
         measure,
         measurements,
     )
@@ -129,7 +137,7 @@ if TYPE_CHECKING:
     from shardgraph.forget.rights.rights import Right, right_of
     from shardgraph.forget.views.graph_view import GraphView, ShardSummary, ShardView
     from shardgraph.forget.views.search import SEARCHABLE, Found, find_names, forgotten_as
-    from shardgraph.forget.views.served import Key
+    from shardgraph.forget.views.served import Key, evaluate_model
     from shardgraph.forget.workspace import Workspace
 
 

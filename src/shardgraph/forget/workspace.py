@@ -1,16 +1,16 @@
 """Workspace: a folder that learns, predicts, forgets exactly, and can prove it."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
 
 from shardgraph.embedding.readers.base import Reader
-from shardgraph.errors import ConfigError, InputError, WorkspaceError, check_list
+from shardgraph.errors import ConfigError, WorkspaceBusy, WorkspaceError, check_list
 from shardgraph.forget.build.build import build
 from shardgraph.forget.build.wanted import Manifest
 from shardgraph.forget.config import Config
@@ -32,7 +32,7 @@ from shardgraph.forget.queue.queue import Submission
 from shardgraph.forget.queue.request_queue import RequestQueue
 from shardgraph.forget.rights.consumers import Consumers
 from shardgraph.forget.status import status
-from shardgraph.forget.views.served import ServedModel
+from shardgraph.forget.views.served import ServedModel, evaluate_model, served_key
 from shardgraph.forget.views.views import Views
 from shardgraph.graph import Topology
 from shardgraph.learn.ensemble import Model
@@ -45,6 +45,9 @@ from shardgraph.storage.tables import inventory, ledger
 if TYPE_CHECKING:
     from shardgraph.learn.private.accounting.budget import Budget
     from shardgraph.learn.private.accounting.terms import PrivacyTerms
+
+ATTEMPTS = 20  # to answer with one model while others replace it
+T = TypeVar("T")
 
 
 class Workspace:
@@ -260,29 +263,30 @@ class Workspace:
     def predict(self, samples: Samples, consumer: str | None = None) -> list[str]:
         """The predicted class of every sample, by a consumer's model if one is named."""
         check_dims(samples, self.config)
-        return self.model(consumer).predict(samples)
+        return self._answer(consumer, lambda model: model.predict(samples))
 
     def scores(self, samples: Samples, consumer: str | None = None) -> np.ndarray[Any, np.dtype[Any]]:
         """SAFE(z) for every sample and class [n, K], in the order of the classes of `model(consumer)`."""
         check_dims(samples, self.config)
-        return self.model(consumer).scores(samples)
+        return self._answer(consumer, lambda model: model.scores(samples))
 
     def evaluate(self, consumer: str | None = None) -> dict[str, Any]:
         """Accuracy on the samples whose split is test: they are stored, can be forgotten, and are never trained on.
 
-        A consumer's model is evaluated on all of them, also on those of classes and sources that it may not use.
-        `unknown` counts the samples of classes that the model does not have: it cannot predict them.
+        A consumer's model is evaluated on all of them, also on those of classes and sources that it may not use;
+        samples that wait to be forgotten are left out. `unknown` counts the samples of classes that the model does not
+        have: it cannot predict them.
         """
-        units = [unit for unit in inventory.occupied_units(self.context.catalogue) if unit.startswith("test:")]
-        if not units:
-            raise InputError("there is no sample whose split is test; add some, then train")
-        model, count, correct, unknown = self.model(consumer), 0, 0, 0
-        for unit in units:  # one file in memory at a time
-            samples = self.context.store.read(unit)
-            correct += sum(a == b for a, b in zip(model.predict(samples), samples.labels, strict=True))
-            unknown += sum(label not in model.classes for label in samples.labels)
-            count += len(samples)
-        return {"accuracy": correct / count, "samples": count, "correct": correct, "unknown": unknown}
+        return self._answer(consumer, lambda model: evaluate_model(self.context, model))
+
+    def _answer(self, consumer: str | None, compute: Callable[[Model], T]) -> T:
+        """What `compute` makes of the model; made anew if a request or another process changed what may be served."""
+        for _ in range(ATTEMPTS):
+            key = served_key(self.context.store)
+            found = compute(self.model(consumer))
+            if served_key(self.context.store) == key:
+                return found
+        raise WorkspaceBusy(f"the model of {self.root} was replaced {ATTEMPTS} times while it was used; try again")
 
     # Forgetting
 

@@ -177,7 +177,7 @@ def test_a_consumer_predicts_under_its_right_and_a_revocation_acts_on_the_next_p
         assert one != both
         assert service("POST", "/requests", tokens["owner"], json=MINE).status_code == 202
         assert predict("consumer").json()["predictions"] != one, "what waits to be forgotten is out of it, too"
-        with service.runtime.rights_workspace():  # which predictions of consumers wait for
+        with service.runtime._consumers_lock:  # which predictions of consumers wait for
             assert service("POST", "/rights/the-consumer/provision", tokens["operator"]).status_code == 200
 
 

@@ -30,10 +30,13 @@ from shardgraph.cli.options.train import (
     recipe_of,
     topology_of,
 )
-from shardgraph.errors import InputError
+from shardgraph.errors import InputError, WorkspaceBusy
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from shardgraph.forget import Workspace
+    from shardgraph.learn.ensemble import Model
 
 SHOWN = 20  # predictions that are printed
 
@@ -88,6 +91,7 @@ def evaluate(workspace: WorkspacePath, consumer: Consumer = None, as_json: Json 
     with open_workspace(workspace) as ws:
         model = ws.model() if consumer is None else ws.consumers.model(consumer)
         facts = ws.evaluate(consumer) | {"model_digest": model.digest}
+        _check_same(ws, model, consumer)
     if as_json:
         print_json(facts)
         return
@@ -124,6 +128,7 @@ def predict(
         batches = texts(ws, text or ()) if data is None else queries(ws, data, column or ())
         scored = ((batch, ws.scores(batch, consumer)) for batch in batches)
         predictions = [each for batch, scores in scored for each in _best(batch.ids, scores, model.classes, top_k)]
+        _check_same(ws, model, consumer)
     if out is not None:
         _write(predictions, out)
     if as_json:
@@ -133,6 +138,12 @@ def predict(
         print_facts("predicted", [("samples", len(predictions)), ("written to", out)])
     else:
         _print_predictions(predictions)
+
+
+def _check_same(ws: "Workspace", model: "Model", consumer: str | None) -> None:
+    """Raise if another process changed what may be served since the model was loaded: its answers are not printed."""
+    if ws.model(consumer).digest != model.digest:
+        raise WorkspaceBusy("the model changed while it was used, by a forget or a training; run the command again")
 
 
 @dataclass(frozen=True)

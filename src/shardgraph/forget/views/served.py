@@ -8,16 +8,17 @@ the sums are integers. The model depends only on what is on disk: a restarted pr
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from torch import Tensor
 
-from shardgraph.errors import DamagedFile, WorkspaceBusy, WorkspaceError
+from shardgraph.errors import DamagedFile, InputError, WorkspaceBusy, WorkspaceError
 from shardgraph.forget.build.build import SUBTRACTED, prototypes_key
 from shardgraph.forget.build.wanted import Manifest, built_as_wanted, load_group, load_prototypes, wanted_groups
 from shardgraph.forget.config import Config
 from shardgraph.forget.context import Context
 from shardgraph.forget.erase.plan import affected_groups
-from shardgraph.learn.ensemble import Model
+from shardgraph.learn.ensemble import Model, chunks
 from shardgraph.learn.executors import best_device
 from shardgraph.learn.inca import Adapters
 from shardgraph.learn.prototypes import Prototypes
@@ -65,6 +66,11 @@ class LoadedParts:
         self._similarity = rest.digest, model.similarity
         return model
 
+    @property
+    def groups(self) -> int:
+        """The number of groups in memory."""
+        return len(self._groups)
+
     def clear(self) -> None:
         """Drop all parts."""
         self._groups, self._sums, self._similarity = {}, {}, None
@@ -106,6 +112,11 @@ class ServedModel:
         """The key of the model in memory; None if there is none."""
         return self._key
 
+    @property
+    def groups(self) -> int:
+        """The number of groups of the model in memory."""
+        return self._parts.groups
+
     def record_state(self, model: Model, withheld: Sequence[int]) -> str:
         """Record that a model is about to be served; returns the id of this state, which its predictions carry."""
         context = self._context
@@ -125,6 +136,27 @@ class ServedModel:
 def served_key(store: Store) -> Key:
     """The key of the served model, cheap to compute: the manifest's model, and the requests that withhold samples."""
     return Manifest.load(store.root).model_digest, _withholding(store)
+
+
+def evaluate_model(context: Context, model: Model, check: Callable[[], None] = lambda: None) -> dict[str, Any]:
+    """The accuracy of a model on the held-out samples that are not withheld; `check` is called often, and may raise.
+
+    `unknown` counts the samples of classes that the model does not have: it cannot predict them.
+    """
+    withheld = requests.withheld_ids(context.catalogue)
+    units = [unit for unit in inventory.occupied_units(context.catalogue) if unit.startswith("test:")]
+    count, correct, unknown = 0, 0, 0
+    for unit in units:  # one file in memory at a time
+        samples = context.store.read(unit)
+        samples = samples.take([i for i, sample in enumerate(samples.ids) if sample not in withheld])
+        for chunk in chunks(samples):
+            check()
+            correct += sum(a == b for a, b in zip(model.predict(chunk), chunk.labels, strict=True))
+        unknown += sum(label not in model.classes for label in samples.labels)
+        count += len(samples)
+    if not count:
+        raise InputError("there is no sample whose split is test; add some, then train")
+    return {"accuracy": correct / count, "samples": count, "correct": correct, "unknown": unknown}
 
 
 def assemble_served(store: Store, config: Config, parts: LoadedParts, device: str) -> tuple[Key, Model]:

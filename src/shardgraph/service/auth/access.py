@@ -15,7 +15,8 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from shardgraph.errors import UnknownSample
 from shardgraph.forget import ForgetRequest, opens
 from shardgraph.service.auth.tokens import AUDITOR, CONSUMER, LOCAL, OPERATOR, OWNER, Caller, any_token, caller_of
-from shardgraph.service.runtime.runtime import Runtime
+from shardgraph.service.runtime.models import Models
+from shardgraph.service.runtime.runtime import LEASES, Runtime
 from shardgraph.storage.tables.requests import DONE
 from shardgraph.storage.tables.requests import Request as StoredRequest
 
@@ -33,6 +34,14 @@ async def get_runtime(request: Request) -> Runtime:
 
 
 CurrentRuntime = Annotated[Runtime, Depends(get_runtime)]
+
+
+async def get_models(request: Request, runtime: CurrentRuntime) -> Models:
+    """This call's access to models; the gate sends what they made, or refuses it."""
+    return Models(runtime, request.scope[LEASES])
+
+
+CurrentModels = Annotated[Models, Depends(get_models)]
 
 
 async def get_caller(

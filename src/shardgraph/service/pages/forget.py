@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from shardgraph.errors import InputError
 from shardgraph.forget import Submission
-from shardgraph.service.auth.access import CurrentRuntime, may_know_erased
+from shardgraph.service.auth.access import CurrentModels, CurrentRuntime, may_know_erased
 from shardgraph.service.auth.tokens import OWNER, Caller
 from shardgraph.service.pages.rendering import PREFIX, render
 from shardgraph.service.pages.sessions import MAX_ENCRYPTED, EncryptedAddresses
@@ -50,7 +50,9 @@ def find(request: Request, who: Asker, form: Form) -> Response:
 
 
 @router.get("/preview")
-def show_preview(request: Request, who: Asker, runtime: CurrentRuntime, of: Encrypted = "") -> Response:
+def show_preview(
+    request: Request, who: Asker, runtime: CurrentRuntime, models: CurrentModels, of: Encrypted = ""
+) -> Response:
     """What the request would do; changes nothing."""
     chosen = _addresses(request).decrypt(PREVIEW, of)
     if chosen is None:
@@ -59,7 +61,7 @@ def show_preview(request: Request, who: Asker, runtime: CurrentRuntime, of: Encr
     searched = twins or bool(chosen["look"])
     forget_request = make_request(runtime, _new_request(kind, name, twins), who)
     figures = preview_request(runtime, forget_request, who, twins=searched)
-    last = runtime.statistics.measurements(1) if who.role != OWNER else []
+    last = models.use(lambda leased: leased.measurements(1)) if who.role != OWNER else []
     samples = runtime.queries.sample_ids(kind, name)
     facts: dict[str, Any] = {"kind": kind, "name": name, "twins": twins, "searched": searched}
     facts["waiting"] = _waiting(runtime, who, kind, [name]).get(name)

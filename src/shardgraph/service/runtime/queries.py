@@ -128,13 +128,16 @@ class Queries:
         return list(self._workspace.sources.terms())
 
     def held_out_ids(self, limit: int) -> list[str]:
-        """The first held-out samples."""
-        return inventory.held_out_ids(self._catalogue, limit)
+        """The first held-out samples that are not withheld."""
+        withheld = requests.withheld_ids(self._catalogue)
+        found = inventory.held_out_ids(self._catalogue, limit + len(withheld))
+        return [name for name in found if name not in withheld][:limit]
 
     def held_out_sample(self, name: str) -> Samples:
         """A held-out sample with its embedding; an error if there is none of this name."""
         row = next(iter(inventory.find_by_id(self._catalogue, [name])), None)
-        if row is None or row.split != TEST or not row.unit.startswith("test:"):
+        withheld = name in requests.withheld_ids(self._catalogue)
+        if row is None or withheld or row.split != TEST or not row.unit.startswith("test:"):
             raise InputError("only held-out samples can be tried, and none has this name")
         samples = self._workspace.context.store.read(row.unit)
         return samples.take(np.array([samples.ids.index(name)]))
@@ -160,7 +163,7 @@ class Queries:
         return self._workspace.views.shard(name)
 
     def status(self) -> dict[str, Any]:
-        """The workspace in figures."""
+        """The workspace on disk in figures; `models.LeasedModels.status` gives those of the served model."""
         return self._workspace.status()
 
     # Proofs
@@ -194,7 +197,7 @@ class Queries:
         return requests.done_under_certificate(self._catalogue, certificate, asker)
 
     def events(self, after: int, limit: int) -> list[Event]:
-        """Events of the ledger by number."""
+        """Events of the ledger by number; `models.LeasedModels.events` hides accuracies that may not be shown."""
         return ledger.events_after(self._catalogue, after, limit)
 
     def serving_event(self, state: str) -> Event | None:

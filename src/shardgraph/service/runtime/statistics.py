@@ -1,9 +1,9 @@
-"""Figures about the past and the present: accuracy, costs, deadlines, durations, the length of the queue."""
+"""Figures about the past and the present that no model made: costs, deadlines, durations, the length of the queue."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from shardgraph.forget import Costs, Deadlines, Measurement, Workspace, costs, deadlines, measurements
+from shardgraph.forget import Costs, Deadlines, Workspace, costs, deadlines
 from shardgraph.storage.tables import requests
 
 RECENT = 1000  # requests whose durations count
@@ -22,10 +22,6 @@ class Statistics:
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace, self._catalogue = workspace, workspace.context.catalogue
-
-    def measurements(self, limit: int = 200) -> list[Measurement]:
-        """The last measurements of accuracy, the oldest first."""
-        return measurements(self._catalogue, limit)
 
     def costs(self) -> Costs:
         """What all erasures cost."""

@@ -159,7 +159,7 @@ class Supervisor:
             return f"what is on disk cannot be served ({trouble}): the log says where, `shardgraph verify` says what"
         if not self._watcher.is_alive():
             return "the watcher is not running"
-        return "" if self._runtime.served.current else "no model is served yet"
+        return "" if self._runtime.served.current.model else "no model is served yet"
 
 
 def _modified(path: Path) -> int:
