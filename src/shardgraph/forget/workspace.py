@@ -1,6 +1,6 @@
 """Workspace: a folder that learns, predicts, forgets exactly, and can prove it."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -250,22 +250,34 @@ class Workspace:
         check_dims(samples, self.config)
         return self.model(consumer).scores(samples)
 
-    def evaluate(self, consumer: str | None = None) -> dict[str, Any]:
+    def evaluate(self, consumer: str | None = None, sources: Collection[str] | None = None) -> dict[str, Any]:
         """Accuracy on the samples whose split is test: they are stored, can be forgotten, and are never trained on.
 
-        A consumer's model is evaluated on all of them, also on those of classes and sources that it may not use.
-        `unknown` counts the samples of classes that the model does not have: it cannot predict them.
+        A consumer's model is evaluated on all of them, also on those of classes and sources that it may not use; with
+        `sources`, every model is evaluated on the samples of these sources only. `unknown` counts the samples of
+        classes that the model does not have: it cannot predict them.
         """
-        units = [unit for unit in inventory.occupied_units(self.context.catalogue) if unit.startswith("test:")]
-        if not units:
-            raise InputError("there is no sample whose split is test; add some, then train")
+        parts = self._held_out(sources)
+        if not any(len(ids) for ids in parts.values()):
+            where = "" if sources is None else " in these sources"
+            raise InputError(f"there is no sample whose split is test{where}; add some, then train")
         model, count, correct, unknown = self.model(consumer), 0, 0, 0
-        for unit in units:  # one file in memory at a time
+        for unit, ids in parts.items():  # one file in memory at a time
             samples = self.context.store.read(unit)
+            samples = samples.take([i for i, name in enumerate(samples.ids) if name in ids])
             correct += sum(a == b for a, b in zip(model.predict(samples), samples.labels, strict=True))
             unknown += sum(label not in model.classes for label in samples.labels)
             count += len(samples)
         return {"accuracy": correct / count, "samples": count, "correct": correct, "unknown": unknown}
+
+    def _held_out(self, sources: Collection[str] | None) -> dict[str, set[str]]:
+        """By unit, the ids of the held-out samples, or of those of some sources."""
+        catalogue = self.context.catalogue
+        units = [unit for unit in inventory.occupied_units(catalogue) if unit.startswith("test:")]
+        rows = {unit: inventory.find_in_unit(catalogue, unit) for unit in units}
+        return {
+            unit: {row.id for row in found if sources is None or row.source in sources} for unit, found in rows.items()
+        }
 
     # Forgetting
 

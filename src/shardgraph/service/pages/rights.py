@@ -83,10 +83,16 @@ def provision(who: Operator, form: Form, runtime: CurrentRuntime) -> Response:
 
 @router.post("/measure")
 def measure(request: Request, who: RightsReader, form: Form, runtime: CurrentRuntime) -> Response:
-    """The accuracy of the right's model on the held-out samples, beside that of the whole model."""
+    """The accuracy of the right's model on the held-out samples, beside that of the whole model.
+
+    A consumer is told that of its own model alone, on the held-out samples of the sources of its right.
+    """
     consumer = _check_visible(who, read_name(form, "of"))
     with runtime.exclusive_workspace() as workspace:
-        accuracy = {"right": workspace.evaluate(consumer), "whole": workspace.evaluate()}
+        if who.role == CONSUMER:
+            accuracy = {"right": workspace.evaluate(consumer, _right(runtime, consumer, who).sources), "whole": None}
+        else:
+            accuracy = {"right": workspace.evaluate(consumer), "whole": workspace.evaluate()}
     return _show(request, runtime, who, consumer, accuracy=accuracy)
 
 
