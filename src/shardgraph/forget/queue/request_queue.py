@@ -41,6 +41,8 @@ class RequestQueue:
         context = self._context
         if what.key and (before := queue.find_repeated(context.catalogue, what.key, what.body)):
             return self.find(before)
+        if what.earlier is not None:
+            return self._repeat(what, what.earlier)
         rest, joined = self.without_leaving(what.request)
         plan = (
             plan_forget(context.store, context.config, context.keys, rest) if rest.selectors() or not joined else None
@@ -180,7 +182,7 @@ class RequestQueue:
         rows = plan.rows if plan else ()
         if inventory.find_by(context.catalogue, "id", [row.id for row in rows]) != list(rows):
             raise WorkspaceBusy("the workspace changed meanwhile; submit the request again")
-        named = {*what.request.selectors(), *(("samples", row.id) for row in rows)}
+        named = {*what.request.selectors(), *what.named, *(("samples", row.id) for row in rows)}
         named |= {("subjects", row.subject) for row in rows if row.subject}
         number = queue.enter(transaction, what, [row.id for row in rows], [context.keys.mark(*one) for one in named])
         if rows:
@@ -191,6 +193,18 @@ class RequestQueue:
         else:
             self._join(transaction, number, joined)
         return number
+
+    def _repeat(self, what: Submission, earlier: int) -> Request:
+        """Enter a request for what an earlier one has erased or is erasing, with the same certificate."""
+        context = self._context
+        with context.catalogue.transaction() as transaction:
+            found = self.find(earlier)
+            number = queue.enter(transaction, what, [], [context.keys.mark(*one) for one in what.named])
+            if found.certificate is not None:
+                _finish_already(transaction, number, found.certificate)
+            else:
+                self._join(transaction, number, found.erasure)
+        return self.find(number)
 
     def _join(self, transaction: Transaction, number: int, erasure: int | None) -> None:
         """Assign a request to the erasure under way that forgets the same samples."""
