@@ -23,8 +23,8 @@ from shardgraph.cli.options.shared import DEFAULT_MACHINES, NO_SELECTION, Json, 
 
 SHOWN = 20  # nonces that are printed
 STAYS = (
-    "the names of these sources stay in config.json, because the graph declares them there (`train --safe` or "
-    "`--graph`): {}; to be rid of them, add what is left to a new workspace and train it without them "
+    "the names of these sources stay in config.json, because the graph declares them there (`train --safe`, "
+    "or a graph of your own): {}; to be rid of them, add what is left to a new workspace and train it without them "
     "(docs/guarantees.md, The names of declared sources)"
 )
 NOT_ACCEPTED = "the request was not accepted and nothing was forgotten"

@@ -183,7 +183,9 @@ class RequestQueue:
         if inventory.find_by(context.catalogue, "id", [row.id for row in rows]) != list(rows):
             raise WorkspaceBusy("the workspace changed meanwhile; submit the request again")
         named = {*what.request.selectors(), *what.named, *(("samples", row.id) for row in rows)}
-        named |= {("subjects", row.subject) for row in rows if row.subject}
+        named |= {
+            (kind, name) for row in rows for kind, name in (("subjects", row.subject), ("sources", row.source)) if name
+        }
         number = queue.enter(transaction, what, [row.id for row in rows], [context.keys.mark(*one) for one in named])
         if rows:
             if (context.root / LOG_POINTER).exists():
