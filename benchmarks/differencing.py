@@ -25,7 +25,7 @@ import time
 import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from sklearn.datasets import load_digits
@@ -33,7 +33,8 @@ from sklearn.datasets import load_digits
 from shardgraph import Bilevel, Recipe, Samples, Workspace
 
 COUNT, SPREAD, RIDGE, SEED = 300, 0.3, 0.05, 0
-METHODS = ("safe", "second")
+Method = Literal["safe", "second"]
+METHODS: tuple[Method, ...] = ("safe", "second")
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
@@ -134,7 +135,7 @@ def directions(probes: Array, scores: Array) -> Array:
     return found
 
 
-def guess(method: str, before: Array, after: Array, digits: Digits) -> Guess:
+def guess(method: Method, before: Array, after: Array, digits: Digits) -> Guess:
     """What the change of the directions says, apart from the change of their lengths."""
     change = before - after
     shares = (change * before).sum(axis=1) / (before * before).sum(axis=1)
@@ -150,7 +151,7 @@ def guess(method: str, before: Array, after: Array, digits: Digits) -> Guess:
     return Guess(int(digits.classes[cosines.argmax()]), cosines)
 
 
-def measure(method: str, trials: int, probes: int) -> dict[str, Any]:
+def measure(method: Method, trials: int, probes: int) -> dict[str, Any]:
     """The figures of one method; every trial forgets another sample of the same workspace."""
     digits, rng = Digits.load(), np.random.default_rng(SEED)
     right, first, cosines = 0, 0, []
