@@ -59,7 +59,7 @@ _HOMES = {
     "right_of": "rights.rights",
     "SafeClassifier": "classifier",
     "SEARCHABLE": "views.search",
-    "select_rows": "erase.plan",
+    "select_within": "erase.plan",
     "ShardSummary": "views.graph_view",
     "ShardView": "views.graph_view",
     "Submission": "queue.queue",
@@ -109,13 +109,13 @@ __all__ = [
     "opens",
     "pending_migrations",
     "right_of",
-    "select_rows",
+    "select_within",
 ]
 
 if TYPE_CHECKING:
     from shardgraph.forget.classifier import SafeClassifier
     from shardgraph.forget.config import Config
-    from shardgraph.forget.erase.plan import ForgetPlan, ForgetRequest, select_rows
+    from shardgraph.forget.erase.plan import ForgetPlan, ForgetRequest, select_within
     from shardgraph.forget.intake.embed import backbone_identity, backbone_location, load_backbone_of
     from shardgraph.forget.migration import migrate_catalogue, pending_migrations
     from shardgraph.forget.proof.certificate import Certificate, check_certificate, opens

@@ -88,6 +88,12 @@ class Config:
 
         return PrivacyTerms.from_json(self.privacy)
 
+    @property
+    def declared_sources(self) -> frozenset[str]:
+        """The sources that the topology names. They are configuration: a forget does not remove them from here."""
+        topology = self.topology or {}
+        return frozenset((*topology.get("safe", ()), *topology.get("own", {}).get("shards", ())))
+
     def to_json(self) -> dict[str, Any]:
         """The configuration as a plain dict, with its format number; without private edges, `privacy` is left out."""
         value = {"format": FORMAT} | asdict(self)

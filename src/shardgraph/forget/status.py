@@ -29,7 +29,7 @@ def status(context: Context) -> dict[str, Any]:
         "requests": erasures.count_erasures_by_state(catalogue),
         "numerics": "same" if same else difference(context.numerics, manifest.fingerprint),
         "seed": config.seed,
-        "topology": config.topology,
+        "topology": _topology(context),
         "recipe": config.recipe,
         "privacy": _privacy(context, manifest),
         "disk_bytes": disk_use(root),
@@ -46,6 +46,27 @@ def _record(context: Context) -> dict[str, Any]:
     except ShardgraphError as error:
         found, ok = str(error), False
     return {"path": str(path) if path else None, "ok": ok, "detail": found}
+
+
+def _topology(context: Context) -> dict[str, Any] | None:
+    """The topology; of sources that it declares and that were forgotten, it shows the beginning of their marks."""
+    declared, keys = context.config.declared_sources, context.keys
+    if not declared:
+        return context.config.topology
+    here = inventory.count_by(context.catalogue, "source", sorted(declared))
+    marks = {name: keys.mark("sources", name) for name in sorted(declared - here.keys())}
+    gone = erasures.certificates_of(context.catalogue, list(marks.values()))
+    shown = {name: f"forgotten {mark[:8]}" for name, mark in marks.items() if mark in gone}
+
+    def rename(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: rename(part) for name, part in value.items()}
+        if isinstance(value, list | tuple):
+            return [rename(part) for part in value]
+        return shown.get(value, value) if isinstance(value, str) else value
+
+    topology = context.config.topology or {}
+    return topology | {name: rename(topology[name]) for name in ("safe", "own") if name in topology}
 
 
 def _privacy(context: Context, manifest: Manifest) -> dict[str, Any] | None:

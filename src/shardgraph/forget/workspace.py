@@ -1,6 +1,6 @@
 """Workspace: a folder that learns, predicts, forgets exactly, and can prove it."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -270,14 +270,14 @@ class Workspace:
         check_dims(samples, self.config)
         return self._answer(consumer, lambda model: model.scores(samples))
 
-    def evaluate(self, consumer: str | None = None) -> dict[str, Any]:
+    def evaluate(self, consumer: str | None = None, sources: Collection[str] | None = None) -> dict[str, Any]:
         """Accuracy on the samples whose split is test: they are stored, can be forgotten, and are never trained on.
 
-        A consumer's model is evaluated on all of them, also on those of classes and sources that it may not use;
-        samples that wait to be forgotten are left out. `unknown` counts the samples of classes that the model does not
-        have: it cannot predict them.
+        A consumer's model is evaluated on all of them, also on those of classes and sources that it may not use; with
+        `sources`, every model is evaluated on the samples of these sources only. Samples that wait to be forgotten are
+        left out. `unknown` counts the samples of classes that the model does not have: it cannot predict them.
         """
-        return self._answer(consumer, lambda model: evaluate_model(self.context, model))
+        return self._answer(consumer, lambda model: evaluate_model(self.context, model, sources=sources))
 
     def _answer(self, consumer: str | None, compute: Callable[[Model], T]) -> T:
         """What `compute` makes of the model; made anew if a request or another process changed what may be served."""

@@ -13,6 +13,7 @@ Only this module, `storage.tables` and `storage.migrations` contain SQL. Other p
 `storage.tables`.
 """
 
+import json
 import sqlite3
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -153,11 +154,14 @@ class Catalogue:
         row: tuple[Any, ...] | None = self._db.execute(sql, values).fetchone()
         return row
 
-    def among(self, sql: str, wanted: Sequence[object]) -> Iterator[tuple[Any, ...]]:
-        """The rows of a query for any number of values; `IN (...)` replaces the braces in `sql`."""
+    def among(self, sql: str, wanted: Sequence[object], *more: object) -> Iterator[tuple[Any, ...]]:
+        """The rows of a query for any number of values; `IN (...)` replaces the braces in `sql`.
+
+        `more` are the values of the question marks after the braces.
+        """
         for start in range(0, len(wanted), _PART):
             part = wanted[start : start + _PART]
-            yield from self._db.execute(sql.format(f"IN ({','.join('?' * len(part))})"), part)
+            yield from self._db.execute(sql.format(f"IN ({','.join('?' * len(part))})"), (*part, *more))
 
     @property
     def data_version(self) -> int:
@@ -330,12 +334,12 @@ class Catalogue:
             raise WorkspaceBusy("the catalogue's log could not be emptied: a reader holds it open; try again")
 
     def _holds(self, names: Collection[str]) -> bool:
-        """Whether one of these names occurs anywhere in the file, also as a part of other text.
+        """Whether one of these names occurs anywhere in the file, plain or as JSON, also as a part of other text.
 
         SQLite reads the file: opening and closing it a second time would release the locks of this process.
         """
         raw = self._db.serialize()
-        return any(name.encode() in raw for name in names if name)
+        return any(form.encode() in raw for name in names if name for form in {name, json.dumps(name)[1:-1]})
 
 
 def request_part(number: int) -> str:

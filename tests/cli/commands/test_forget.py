@@ -1,5 +1,6 @@
 """`plan`, `forget` and `repair`."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -125,3 +126,16 @@ def _one_of_each_shard(ws: Path) -> tuple[str, ...]:
         units = [unit for unit in inventory.occupied_units(catalogue) if unit.startswith("shard:")]
         names = [inventory.find_in_unit(catalogue, unit)[0].id for unit in units]
     return tuple(word for name in names for word in ("--sample", name))
+
+
+def test_forget_says_that_a_declared_source_stays_in_the_configuration(untrained: Path):
+    assert run("train", untrained, "--topology", "by-source", "--safe", "bob", "--epochs", 1).code == 0
+    other = run("forget", untrained, "--source", "ann", "--json")
+    assert "config.json" not in other.err and b"ann" not in (untrained / "config.json").read_bytes()
+    part = run("forget", untrained, "--sample", "s-000", "--json")
+    assert "config.json" not in part.err
+    for words in (("--json",), ()):  # the second time it is forgotten already
+        done = run("forget", untrained, "--source", "bob", *words)
+        assert done.code == 0 and "'bob'" in done.err and "stay in config.json" in done.err
+    assert b'"bob"' in (untrained / "config.json").read_bytes()
+    assert "bob" not in json.dumps(run("status", untrained, "--json").json)

@@ -22,6 +22,11 @@ from shardgraph.cli.commands.twins import remaining_twins, twin_rows
 from shardgraph.cli.options.shared import DEFAULT_MACHINES, NO_SELECTION, Json, Machines, Selection, WorkspacePath
 
 SHOWN = 20  # nonces that are printed
+STAYS = (
+    "the names of these sources stay in config.json, because the graph declares them there (`train --safe`, "
+    "or a graph of your own): {}; to be rid of them, add what is left to a new workspace and train it without them "
+    "(docs/guarantees.md, The names of declared sources)"
+)
 NOT_ACCEPTED = "the request was not accepted and nothing was forgotten"
 
 
@@ -86,6 +91,7 @@ def forget(
             nonces = {name: nonce for name, nonce in ws.certificates.nonces(certificate.number, ids).items()
                       if shardgraph.opens(certificate, name, nonce)}  # fmt: skip
             path = ws.certificates.path(certificate.number)
+            kept = _declared(ws, found)
     except (KeyboardInterrupt, typer.Abort):
         exit_interrupted(CONTINUES if accepted else NOT_ACCEPTED)
     facts = {
@@ -100,6 +106,8 @@ def forget(
         "nonces": nonces,
     }
     print_json(facts) if as_json else _print_forgotten(facts)
+    if kept:
+        print_note(STAYS.format(", ".join(map(repr, kept))))
 
 
 def repair(workspace: WorkspacePath, machines: Machines = DEFAULT_MACHINES, as_json: Json = False) -> None:
@@ -172,6 +180,13 @@ def _expected_cost(ws: "shardgraph.Workspace") -> dict[str, Any] | None:
     found = ws.views.graph()
     share = found.expected / found.samples if found.samples else 0.0
     return {"samples": found.expected, "share": share, "by_rates": found.by_rates}
+
+
+def _declared(ws: "shardgraph.Workspace", found: "shardgraph.ForgetPlan") -> list[str]:
+    """The sources of a forget that have no sample left and stay in config.json, because the graph declares them."""
+    declared = ws.config.declared_sources
+    asked = {row.source for row in found.rows} | set(found.request.sources)
+    return sorted((asked & declared) - ws.sources.terms().keys()) if asked & declared else []
 
 
 def _confirm(found: "shardgraph.ForgetPlan") -> None:

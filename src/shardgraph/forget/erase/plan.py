@@ -4,7 +4,7 @@ Planning only reads; it changes nothing.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from operator import itemgetter
@@ -154,10 +154,7 @@ def plan_forget(store: Store, config: Config, keys: Keys, request: ForgetRequest
 
 def select_rows(store: Store, keys: Keys, request: ForgetRequest) -> tuple[tuple[Row, ...], dict[tuple[str, str], int]]:
     """The samples that a request means, and the certificates of those of its names that were forgotten before."""
-    if not request.selectors():
-        raise InputError("a request must name at least one sample, source, subject, shard or label")
-    if nameless := [kind for kind, name in request.selectors() if not name]:
-        raise InputError(f"a request must not contain an empty name, got one among its {nameless[0]}")
+    _check_names(request)
     found: dict[str, Row] = {}
     absent: list[tuple[str, str]] = []
     for kind, named in groupby(request.selectors(), key=itemgetter(0)):
@@ -199,6 +196,29 @@ def names_left(catalogue: Catalogue, keys: Keys, asked: Iterable[str], kinds: It
     """How many names of these kinds still have samples although a request asked to forget them, by their marks."""
     marks = set(asked)
     return sum(keys.mark(kind, name) in marks for kind in kinds for name in inventory.all_names(catalogue, KINDS[kind]))
+
+
+def select_within(
+    catalogue: Catalogue, request: ForgetRequest, sources: Sequence[str]
+) -> dict[tuple[str, str], tuple[str, ...]]:
+    """For every (kind, name) of a request, the ids of its samples in these sources; empty where there are none."""
+    _check_names(request)
+    found: dict[tuple[str, str], tuple[str, ...]] = {}
+    for kind, names in request.named():
+        column: Column = KINDS.get(kind, "unit")
+        values = {name if kind in KINDS else shard_unit(name): name for name in names}
+        ids: dict[str, list[str]] = {name: [] for name in names}
+        for row in inventory.find_within(catalogue, column, list(values), sources):
+            ids[values[getattr(row, column)]].append(row.id)
+        found |= {(kind, name): tuple(mine) for name, mine in ids.items()}
+    return found
+
+
+def _check_names(request: ForgetRequest) -> None:
+    if not request.selectors():
+        raise InputError("a request must name at least one sample, source, subject, shard or label")
+    if nameless := [kind for kind, name in request.selectors() if not name]:
+        raise InputError(f"a request must not contain an empty name, got one among its {nameless[0]}")
 
 
 def forgotten_before(catalogue: Catalogue, keys: Keys, named: Iterable[tuple[str, str]]) -> dict[tuple[str, str], int]:

@@ -80,13 +80,19 @@ MOST = 10_000  # requests that are considered for one batch
 
 @dataclass(frozen=True)
 class Submission:
-    """A request to be entered: who asks for what, by when; `key` and `body` identify a repeated request."""
+    """A request to be entered: who asks for what, by when; `key` and `body` identify a repeated request.
+
+    `named` holds (kind, name) pairs that the asker gave and `request` replaces by samples. With `earlier`, all that is
+    named left with that request of the same asker; this one takes no sample and gets the same certificate.
+    """
 
     request: ForgetRequest
     asker: str = ""
     deadline: datetime | None = None
     key: str | None = None
     body: str = ""
+    named: tuple[tuple[str, str], ...] = ()
+    earlier: int | None = None
 
 
 # The life of a request

@@ -46,6 +46,10 @@ class RequestQueue:
         context = self._context
         if what.key and (before := queue.find_repeated(context.catalogue, what.key, what.body)):
             return self.find(before)
+        if what.earlier is not None:
+            return self._repeat(what, what.earlier)
+        if what.named:  # they stand for these samples only as long as no row was changed
+            context.catalogue.check("samples")
         rest, joined = self.without_leaving(what.request)
         plan = (
             plan_forget(context.store, context.config, context.keys, rest) if rest.selectors() or not joined else None
@@ -242,8 +246,10 @@ class RequestQueue:
         rows = plan.rows if plan else ()
         if inventory.find_by(context.catalogue, "id", [row.id for row in rows]) != list(rows):
             raise WorkspaceBusy("the workspace changed meanwhile; submit the request again")
-        named = {*what.request.selectors(), *(("samples", row.id) for row in rows)}
-        named |= {("subjects", row.subject) for row in rows if row.subject}
+        named = {*what.request.selectors(), *what.named, *(("samples", row.id) for row in rows)}
+        named |= {
+            (kind, name) for row in rows for kind, name in (("subjects", row.subject), ("sources", row.source)) if name
+        }
         number = queue.enter(transaction, what, [row.id for row in rows], [context.keys.mark(*one) for one in named])
         if replayed:
             erasure_log.record_replay(context, transaction, replayed)
@@ -255,6 +261,18 @@ class RequestQueue:
         else:
             self._join(transaction, number, joined)
         return number
+
+    def _repeat(self, what: Submission, earlier: int) -> Request:
+        """Enter a request for what an earlier one has erased or is erasing, with the same certificate."""
+        context = self._context
+        with context.catalogue.transaction() as transaction:
+            found = self.find(earlier)
+            number = queue.enter(transaction, what, [], [context.keys.mark(*one) for one in what.named])
+            if found.certificate is not None:
+                _finish_already(transaction, number, found.certificate)
+            else:
+                self._join(transaction, number, found.erasure)
+        return self.find(number)
 
     def _join(self, transaction: Transaction, number: int, erasure: int | None) -> None:
         """Assign a request to the erasure under way that forgets the same samples."""

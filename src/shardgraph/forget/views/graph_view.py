@@ -94,7 +94,7 @@ class ShardView:
     state: str
     labels: dict[str, int]
     sources: dict[str, int]
-    learns_from: tuple[str, ...]  # other shards
+    learns_from: tuple[str, ...]  # other shards that hold samples
     readers: tuple[str, ...]  # other shards whose adapters learn from it
     private: tuple[str, ...]  # those of the readers that learn with differential privacy
     groups: tuple[str, ...]
@@ -121,7 +121,8 @@ def view_shard(store: Store, config: Config, manifest: Manifest, name: str) -> S
     if shard_unit(name) not in held:
         raise InputError(f"there is no shard {name!r} with samples in it")
     graph = graph_over(held, config)
-    readers = sorted(graph.readers(name) - {name})
+    others = {unit.removeprefix("shard:") for unit in held} - {name}
+    readers = sorted(graph.readers(name) & others)
     sizes = {unit.removeprefix("shard:"): sum(labels.values()) for unit, labels in held.items()}
     changed = [name] if config.the_recipe().has_adapters else []
     affected = graph.affected(changed)
@@ -134,7 +135,7 @@ def view_shard(store: Store, config: Config, manifest: Manifest, name: str) -> S
         state=group_states(store, config, manifest).get(group, IDLE),
         labels=dict(Counter(held[shard_unit(name)]).most_common()),
         sources=dict(Counter(sources).most_common()),
-        learns_from=tuple(sorted(graph.neighbourhood(name) - {name})),
+        learns_from=tuple(sorted(graph.neighbourhood(name) & others)),
         readers=tuple(readers),
         private=tuple(reader for reader in readers if (reader, name) in graph.private),
         groups=tuple(found.name for found in affected),

@@ -6,7 +6,7 @@ the sums are integers. The model depends only on what is on disk: a restarted pr
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -138,24 +138,31 @@ def served_key(store: Store) -> Key:
     return Manifest.load(store.root).model_digest, _withholding(store)
 
 
-def evaluate_model(context: Context, model: Model, check: Callable[[], None] = lambda: None) -> dict[str, Any]:
+def evaluate_model(
+    context: Context, model: Model, check: Callable[[], None] = lambda: None, sources: Collection[str] | None = None
+) -> dict[str, Any]:
     """The accuracy of a model on the held-out samples that are not withheld; `check` is called often, and may raise.
 
-    `unknown` counts the samples of classes that the model does not have: it cannot predict them.
+    With `sources`, only their samples count. `unknown` counts the samples of classes that the model does not have: it
+    cannot predict them.
     """
     withheld = requests.withheld_ids(context.catalogue)
     units = [unit for unit in inventory.occupied_units(context.catalogue) if unit.startswith("test:")]
     count, correct, unknown = 0, 0, 0
     for unit in units:  # one file in memory at a time
         samples = context.store.read(unit)
-        samples = samples.take([i for i, sample in enumerate(samples.ids) if sample not in withheld])
+        chosen = set(samples.ids) - withheld
+        if sources is not None:
+            chosen &= {row.id for row in inventory.find_in_unit(context.catalogue, unit) if row.source in sources}
+        samples = samples.take([i for i, sample in enumerate(samples.ids) if sample in chosen])
         for chunk in chunks(samples):
             check()
             correct += sum(a == b for a, b in zip(model.predict(chunk), chunk.labels, strict=True))
         unknown += sum(label not in model.classes for label in samples.labels)
         count += len(samples)
     if not count:
-        raise InputError("there is no sample whose split is test; add some, then train")
+        where = "" if sources is None else " in these sources"
+        raise InputError(f"there is no sample whose split is test{where}; add some, then train")
     return {"accuracy": correct / count, "samples": count, "correct": correct, "unknown": unknown}
 
 

@@ -13,7 +13,7 @@ from fastapi import Depends, HTTPException, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from shardgraph.errors import UnknownSample
-from shardgraph.forget import ForgetRequest, opens
+from shardgraph.forget import ForgetRequest, Submission, opens
 from shardgraph.service.auth.tokens import AUDITOR, CONSUMER, LOCAL, OPERATOR, OWNER, Caller, any_token, caller_of
 from shardgraph.service.runtime.models import Models
 from shardgraph.service.runtime.runtime import LEASES, Runtime
@@ -75,31 +75,23 @@ Inspector = Annotated[Caller, Depends(allow(OPERATOR, AUDITOR))]  # may read wha
 Reader = Annotated[Caller, Depends(allow(OPERATOR, AUDITOR, OWNER))]  # may read requests; an owner, its own
 
 
-def check_owned(runtime: Runtime, who: Caller, request: ForgetRequest) -> None:
-    """Raise unless all that an owner's request names is the owner's.
+def limit_to_owned(runtime: Runtime, who: Caller, request: ForgetRequest) -> Submission:
+    """A request as the caller may submit it: an owner's names mean the samples of the owner's sources and no others.
 
-    Data of others, erased or not, and data that never existed give the same error.
+    A subject, label or shard is replaced by its samples in these sources. A name without any is an error, unless the
+    owner had it forgotten before. What other sources hold, held or never held gives the same answer.
     """
-    if who.role == OWNER and not _owns(runtime, who, request):
+    if who.role != OWNER:
+        return Submission(request, who.name)
+    found = runtime.queries.samples_within(request, who.sources)
+    earlier = [runtime.queries.request_naming(who.name, *one) for one, ids in found.items() if not ids]
+    if None in earlier:
         raise UnknownSample("never seen here among the sources of this token")
-
-
-def _owns(runtime: Runtime, who: Caller, request: ForgetRequest) -> bool:
-    try:
-        data = runtime.queries.selected_data(request)
-    except UnknownSample:
-        return False
-    return data.sources <= set(who.sources) and all(may_know_erased(runtime, who, *one) for one in data.erased)
-
-
-def may_know_erased(runtime: Runtime, who: Caller, kind: str, name: str) -> bool:
-    """Whether the caller may know that this was forgotten: an owner only if it asked for it, or it is its source.
-
-    A certificate covers all requests of a batch: that an owner asked for one does not entitle it to know the others.
-    """
-    if who.role != OWNER or (kind == "sources" and name in who.sources):
-        return True
-    return runtime.queries.was_asked_by(who.name, kind, name)
+    sources = tuple(name for (kind, name), ids in found.items() if kind == "sources" and ids)
+    samples = {sample for (kind, _), ids in found.items() if kind != "sources" for sample in ids}
+    own = ForgetRequest(samples=tuple(sorted(samples)), sources=sources, reason=request.reason)
+    last = None if own.selectors() else max(number for number in earlier if number is not None)
+    return Submission(own, who.name, named=tuple(request.selectors()), earlier=last)
 
 
 def only_owned(runtime: Runtime, who: Caller, ids: Iterable[str]) -> list[str]:

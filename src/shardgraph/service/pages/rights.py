@@ -83,10 +83,16 @@ def provision(who: Operator, form: Form, runtime: CurrentRuntime) -> Response:
 def measure(
     request: Request, who: RightsReader, form: Form, runtime: CurrentRuntime, models: CurrentModels
 ) -> Response:
-    """The accuracy of the right's model on the held-out samples, beside that of the whole model."""
+    """The accuracy of the right's model on the held-out samples, beside that of the whole model.
+
+    A consumer is told that of its own model alone, on the held-out samples of the sources of its right.
+    """
     consumer = _check_visible(who, read_name(form, "of"))
+    sources = _right(runtime, consumer, who).sources if who.role == CONSUMER else None
 
     def measured(leased: LeasedModels) -> dict[str, Any]:
+        if sources is not None:
+            return {"right": leased.accuracy(leased.of_right(consumer), sources), "whole": None}
         both = {"right": leased.of_right(consumer), "whole": leased.whole}
         return {which: leased.accuracy(model) for which, model in both.items()}
 

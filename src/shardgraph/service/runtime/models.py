@@ -6,7 +6,7 @@ after a request was accepted whose data the model saw.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, TypeVar
 
 from shardgraph.errors import DamagedFile, ShardgraphError, WorkspaceBusy
@@ -46,9 +46,12 @@ class LeasedModels:
         """The model of a consumer's right."""
         return self._runtime.consumer_model(consumer)
 
-    def accuracy(self, model: Model) -> dict[str, Any]:
-        """The accuracy of one of these models on the held-out samples; it stops when the model is replaced."""
-        return self._runtime.accuracy(model, self._check)
+    def accuracy(self, model: Model, sources: Collection[str] | None = None) -> dict[str, Any]:
+        """The accuracy of one of these models on the held-out samples (of these sources, if they are given).
+
+        It stops when the model is replaced.
+        """
+        return self._runtime.accuracy(model, self._check, sources)
 
     def measurements(self, most: int = 200) -> list[Measurement]:
         """The accuracies that the worker measured since the last forgetting, the oldest first."""

@@ -22,7 +22,7 @@ for the removal of that sample.
 """
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -283,9 +283,11 @@ class Runtime:
         with self._consumers_lock:
             return self._consumers.consumers.model(consumer)
 
-    def accuracy(self, model: Model, check: Callable[[], None]) -> dict[str, Any]:
+    def accuracy(
+        self, model: Model, check: Callable[[], None], sources: Collection[str] | None = None
+    ) -> dict[str, Any]:
         """The accuracy of a leased model on the held-out samples; `check` is called often, and may raise."""
-        return evaluate_model(self._reader.context, model, check)
+        return evaluate_model(self._reader.context, model, check, sources)
 
     def refresh_consumer_models(self) -> None:
         """Bring consumers' models in memory up to date: erased samples and revoked rights leave them as well."""

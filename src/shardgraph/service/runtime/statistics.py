@@ -41,16 +41,16 @@ class Statistics:
         first = requests.oldest_received(self._catalogue, requests.OPEN)
         return (datetime.now(UTC) - datetime.fromisoformat(first)).total_seconds() if first else 0.0
 
-    def forget_seconds(self) -> list[float]:
-        """Seconds from received to done of the last requests, sorted."""
-        times = requests.times_to_done(self._catalogue, RECENT)
+    def forget_seconds(self, asker: str | None = None) -> list[float]:
+        """Seconds from received to done of the last requests (of this asker), sorted."""
+        times = requests.times_to_done(self._catalogue, RECENT, asker)
         return sorted(
             (datetime.fromisoformat(end) - datetime.fromisoformat(start)).total_seconds() for start, end in times
         )
 
-    def expected_seconds(self) -> float | None:
-        """The median of `forget_seconds`; None before the first request is done."""
-        return quantile(self.forget_seconds(), 0.5)
+    def expected_seconds(self, asker: str | None = None) -> float | None:
+        """The median of `forget_seconds`; None before the first request (of this asker) is done."""
+        return quantile(self.forget_seconds(asker), 0.5)
 
     def expected_groups(self) -> GroupCounts:
         """How many groups and adapters a complete model has."""

@@ -58,6 +58,16 @@ def find_by(catalogue: Catalogue, column: Column, names: Sequence[str], *, scan:
     return sorted((Row(*row) for row in catalogue.among(sql, names)), key=lambda row: row.id.encode())
 
 
+def find_within(catalogue: Catalogue, column: Column, names: Sequence[str], sources: Sequence[str]) -> list[Row]:
+    """Those of `find_by` that are samples of these sources, found without an index.
+
+    The time depends on how many samples there are, and not on what other sources hold.
+    """
+    among = f"source IN ({','.join('?' * len(sources))})"
+    sql = f"SELECT {_ROW} FROM samples{_SCAN} WHERE {_checked(column)} {{}} AND {among}"
+    return sorted((Row(*row) for row in catalogue.among(sql, names, *sources)), key=lambda row: row.id.encode())
+
+
 def find_by_id(catalogue: Catalogue, ids: Iterable[str]) -> list[Row]:
     """Those of the samples that the workspace holds, ordered by id."""
     return find_by(catalogue, "id", list(ids))
