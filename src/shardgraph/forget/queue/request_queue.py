@@ -49,7 +49,9 @@ class RequestQueue:
             check_inputs(context, plan, instant=True)
         with context.catalogue.transaction() as transaction:
             number = self._enter(transaction, what, plan, joined)
-        return self.find(number)
+        found = self.find(number)
+        queue.waiting_since(context, found)  # its grace period begins now, whatever happens to the clock
+        return found
 
     def has_accepted(self, plan: ForgetPlan) -> bool:
         """Whether all samples of a plan are erased or withheld; either happens in one transaction."""
@@ -182,7 +184,8 @@ class RequestQueue:
             raise WorkspaceBusy("the workspace changed meanwhile; submit the request again")
         named = {*what.request.selectors(), *(("samples", row.id) for row in rows)}
         named |= {("subjects", row.subject) for row in rows if row.subject}
-        number = queue.enter(transaction, what, [row.id for row in rows], [context.keys.mark(*one) for one in named])
+        marks = [context.keys.mark(*one) for one in named]
+        number = queue.enter(transaction, what, context.now(), [row.id for row in rows], marks)
         if rows:
             if (context.root / LOG_POINTER).exists():
                 erasure_log.append(context, transaction, [row.id for row in rows])
