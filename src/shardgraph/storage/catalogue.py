@@ -10,12 +10,12 @@ Only this module, `storage.tables` and `storage.migrations` contain SQL. Other p
 """
 
 import sqlite3
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from shardgraph.errors import DamagedFile, WorkspaceBusy, WorkspaceError
+from shardgraph.errors import DamagedFile, DiskFull, WorkspaceBusy, WorkspaceError
 from shardgraph.storage import migrations
 from shardgraph.storage.files import check_room, retry_while_busy
 
@@ -24,6 +24,7 @@ _OPENING = 10.0  # seconds to wait for a process that creates or migrates the sa
 ROOM = 1 << 20  # bytes of free disk space that SQLite needs at least
 FEW = 8  # up to so many names are searched for one by one; for more, rewriting the file is faster
 _PART = 500  # values in one `IN (...)`
+_T = TypeVar("_T")
 
 
 class Transaction:
@@ -56,9 +57,6 @@ class Catalogue:
             if self._layout() != migrations.MIGRATIONS[-1].number:
                 with self.transaction() as transaction:
                     migrations.apply(transaction)
-        except sqlite3.DatabaseError as error:
-            self._db.close()
-            raise _told(path, error) from error
         except BaseException:
             self._db.close()
             raise
@@ -82,37 +80,36 @@ class Catalogue:
             yield Transaction(self._db)
             self._db.execute("COMMIT")
         except BaseException as error:
-            if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
-            if isinstance(error, sqlite3.OperationalError):
-                _check_disk(self._path.parent, error)
-            if isinstance(error, sqlite3.OperationalError) and "locked" in str(error):
-                raise WorkspaceBusy("another process writes to the catalogue; try again") from error
+            with suppress(sqlite3.DatabaseError):  # the first error says more
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
+            if isinstance(error, sqlite3.DatabaseError) and (told := _told(self._path, error)) is not error:
+                raise told from error
             raise
 
     @contextmanager
     def reading(self) -> Iterator[None]:
         """All of the block's reads see one state; keep it short, because `scrub` has to wait for it."""
-        self._db.execute("BEGIN")
+        self.all("BEGIN")
         try:
             yield
         finally:
-            self._db.execute("ROLLBACK")
+            self.all("ROLLBACK")
 
     def all(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
         """All rows of a query, within a transaction including what it has written so far."""
-        return self._db.execute(sql, values).fetchall()
+        return self._run(lambda: self._db.execute(sql, values).fetchall())
 
     def one(self, sql: str, *values: object) -> tuple[Any, ...] | None:
         """The first row of a query, or None."""
-        row: tuple[Any, ...] | None = self._db.execute(sql, values).fetchone()
+        row: tuple[Any, ...] | None = self._run(lambda: self._db.execute(sql, values).fetchone())
         return row
 
     def among(self, sql: str, wanted: Sequence[object]) -> Iterator[tuple[Any, ...]]:
         """The rows of a query for any number of values; `IN (...)` replaces the braces in `sql`."""
         for start in range(0, len(wanted), _PART):
             part = wanted[start : start + _PART]
-            yield from self._db.execute(sql.format(f"IN ({','.join('?' * len(part))})"), part)
+            yield from self.all(sql.format(f"IN ({','.join('?' * len(part))})"), *part)
 
     @property
     def data_version(self) -> int:
@@ -135,11 +132,7 @@ class Catalogue:
         if not self.dirty:
             return
         if gone is None or len(gone) > FEW or self._holds(gone):
-            try:
-                self._db.execute("VACUUM")
-            except sqlite3.OperationalError as error:
-                _check_disk(self._path.parent, error)
-                raise WorkspaceBusy(f"the catalogue could not be rewritten, got {error}; try again") from error
+            self.all("VACUUM")
             self._empty_log()
         with self.transaction() as transaction:
             transaction.execute("DELETE FROM state WHERE name = 'dirty'")
@@ -155,8 +148,17 @@ class Catalogue:
 
         SQLite reads the file: opening and closing it a second time would release the locks of this process.
         """
-        raw = self._db.serialize()
+        raw = self._run(self._db.serialize)
         return any(name.encode() in raw for name in names if name)
+
+    def _run(self, act: Callable[[], _T]) -> _T:
+        """The result of an act on the database; its errors become ours. `transaction` does the same for its block."""
+        try:
+            return act()
+        except sqlite3.DatabaseError as error:
+            if (told := _told(self._path, error)) is not error:
+                raise told from error
+            raise
 
 
 def _opened(path: Path) -> sqlite3.Connection:
@@ -172,18 +174,27 @@ def _opened(path: Path) -> sqlite3.Connection:
         raise _told(path, error) from error
 
 
-def _told(path: Path, error: sqlite3.DatabaseError) -> WorkspaceError:
-    """The error for a failure to open the catalogue."""
-    if not isinstance(error, sqlite3.OperationalError):
-        return DamagedFile(f"{path} is no catalogue, or it is damaged: {error}")
-    _check_disk(path.parent, error)
-    if "locked" in str(error):
-        return WorkspaceBusy(f"another process is opening {path}; try again")
+def _told(path: Path, error: sqlite3.DatabaseError) -> Exception:
+    """What an error of SQLite means to a person, and what to do; the error itself if a statement is wrong."""
+    if type(error) not in (sqlite3.DatabaseError, sqlite3.OperationalError):
+        return error
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF  # without the details of extended codes
+    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        advice = "check the disk and try again; if the error stays, restore the workspace from a backup"
+        return DamagedFile(f"{path} is no catalogue, or it is damaged, got {error}: {advice}")
+    if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR) and path.parent.is_dir():
+        try:
+            check_room(path.parent, ROOM)
+        except DiskFull as full:
+            return full
+    if code == sqlite3.SQLITE_FULL:
+        return DiskFull(f"{path.name} needs more room, got {error}: free some, or raise the quota")
+    if code == sqlite3.SQLITE_IOERR:
+        advice = "check the disk and the system's log, then try again"
+        return WorkspaceError(f"{path.name} could not be read or written, got {error}: {advice}")
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL):
+        return WorkspaceBusy(f"another process has {path.name} open and writes to it, got {error}; try again")
+    if "VACUUM" in str(error):
+        return WorkspaceBusy(f"the catalogue could not be rewritten, got {error}; try again")
     advice = "check its owner, its permissions, and which processes have it open"
-    return WorkspaceError(f"{path} must be open to writing, got {error}: {advice}")
-
-
-def _check_disk(folder: Path, error: sqlite3.OperationalError) -> None:
-    """Raise `DiskFull` if SQLite failed because the disk is full."""
-    if folder.is_dir() and ("full" in str(error) or "I/O" in str(error)):
-        check_room(folder, ROOM)
+    return WorkspaceError(f"{path.name} must be open to writing, got {error}: {advice}")
