@@ -17,7 +17,7 @@ from contextlib import contextmanager, nullcontext, redirect_stdout
 from dataclasses import fields, is_dataclass
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
 import typer
 
@@ -38,6 +38,34 @@ Command = Callable[..., None]
 
 
 # Running a command
+
+
+def run_app(app: typer.Typer) -> None:
+    """Run the command line; this module lists the exit codes."""
+    try:
+        app(prog_name="shardgraph")
+    except KeyboardInterrupt:
+        print_note("interrupted")
+        raise SystemExit(INTERRUPTED) from None
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        print(shardgraph.__version__)
+        raise typer.Exit
+
+
+def global_options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help=f"Show the traceback of an unexpected error (also: {DEBUG}=1).")
+    ] = False,
+) -> None:
+    """The options before a command's name."""
+    if debug:
+        os.environ[DEBUG] = "1"
 
 
 def as_command(function: Command) -> Command:

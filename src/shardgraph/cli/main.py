@@ -1,12 +1,10 @@
 """The `shardgraph` command: every command with its panel of the help."""
 
-import os
-from typing import Annotated
+from functools import partial
 
 import typer
 
-from shardgraph import __version__
-from shardgraph.cli.command import DEBUG, INTERRUPTED, as_command, print_note
+from shardgraph.cli.command import as_command, global_options, run_app
 from shardgraph.cli.commands import data, demo, experiment, forget, learn, prove, serve, share, twins
 
 app = typer.Typer(
@@ -28,35 +26,8 @@ _PANELS = {
 for _panel, _functions in _PANELS.items():
     for _function in _functions:
         app.command(rich_help_panel=_panel)(as_command(_function))
-
-
-def _print_version(asked: bool) -> None:
-    if asked:
-        print(__version__)
-        raise typer.Exit
-
-
-@app.callback()
-def _options(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
-    ] = False,
-    debug: Annotated[
-        bool, typer.Option("--debug", help=f"Show the traceback of an unexpected error (also: {DEBUG}=1).")
-    ] = False,
-) -> None:
-    if debug:
-        os.environ[DEBUG] = "1"
-
-
-def main() -> None:
-    """Run the command line; `command.py` lists the exit codes."""
-    try:
-        app(prog_name="shardgraph")
-    except KeyboardInterrupt:
-        print_note("interrupted")
-        raise SystemExit(INTERRUPTED) from None
-
+app.callback()(global_options)
+main = partial(run_app, app)
 
 if __name__ == "__main__":
     main()

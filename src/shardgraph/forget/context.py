@@ -4,6 +4,7 @@ Reading needs no lock. Code that writes must use `erase.recovery.writing`, which
 """
 
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -67,6 +68,7 @@ class Context:
         self.cluster = _join_cluster(ray_address, workers) if executor == "ray" else None
         self.backbone_path = None if backbone_path is None else str(backbone_path)
         self.progress: Progress = progress or (lambda what, done, of: None)
+        self.waiting_since: dict[int, float] = {}  # request -> `monotonic` of its receipt, see `queue.queue`
         self._workers = {"serial": 1, "processes": workers or max(2, os.cpu_count() or 1)}.get(executor or "", workers)
         self._device, self._gpu_memory, self._ray_storage = device, gpu_memory, ray_storage
         self._cluster_numerics: dict[str, Numerics] = {}
@@ -85,6 +87,10 @@ class Context:
     def now(self) -> datetime:
         """The current time, in UTC."""
         return datetime.now(UTC)
+
+    def monotonic(self) -> float:
+        """Seconds by a clock that nobody can set; only differences mean something."""
+        return time.monotonic()
 
     def record_event(self, event: str, detail: Mapping[str, object]) -> None:
         """Add an event to the ledger, in a transaction of its own; its detail names no sample."""

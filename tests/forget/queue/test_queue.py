@@ -103,18 +103,67 @@ def test_a_request_can_wait_for_its_grace_unless_its_deadline_is_nearer(workspac
     assert workspace.queue.carry_out(grace=3600) == [urgent]
 
 
-def test_a_request_from_before_the_clock_was_set_back_is_due(workspace, monkeypatch):
-    class Ahead(datetime):
-        @classmethod
-        def now(cls, tz=None):
-            return datetime.now(tz) + timedelta(days=1)
+class Clock:
+    """A workspace's clocks: the one that can be set, and the one that only goes on."""
 
-    monkeypatch.setattr(queue, "datetime", Ahead)
+    def __init__(self, workspace, ahead=timedelta()):
+        self.time, self.seconds = datetime.now(UTC) + ahead, 1000.0
+        workspace.context.now, workspace.context.monotonic = lambda: self.time, lambda: self.seconds
+
+    def go_on(self, seconds):
+        self.time, self.seconds = self.time + timedelta(seconds=seconds), self.seconds + seconds
+
+    def set(self, by):
+        self.time += by
+
+
+@pytest.mark.parametrize("by", [timedelta(days=-1), timedelta(seconds=-50), timedelta(seconds=50), timedelta(days=1)])
+def test_setting_the_clock_makes_no_grace_period_shorter_or_longer(workspace, by):
+    clock = Clock(workspace)
     number = ask(workspace, BY_SOURCE["ann"][0].id)
-    monkeypatch.undo()
+    clock.set(by)
     workspace.queue.withhold()
+    assert workspace.queue.carry_out(grace=60) == []
+    clock.go_on(30)
+    clock.set(by)
+    assert workspace.queue.carry_out(grace=60) == []
+    clock.go_on(29)
+    assert workspace.queue.carry_out(grace=60) == []
+    clock.go_on(1)
     assert workspace.queue.carry_out(grace=60) == [number]
     assert workspace.queue.find(number).state == queue.DONE
+
+
+def test_a_process_that_starts_after_the_clock_was_set_back_gives_a_request_its_whole_grace_period(workspace):
+    Clock(workspace, timedelta(days=1))
+    number = ask(workspace, BY_SOURCE["ann"][0].id)
+    workspace.queue.withhold()
+    with Workspace(workspace.root, workers=1) as worker:
+        clock = Clock(worker)
+        assert worker.queue.carry_out(grace=60) == [], "it was received tomorrow, so it counts as received now"
+        clock.go_on(59)
+        assert worker.queue.carry_out(grace=60) == []
+        clock.go_on(1)
+        assert worker.queue.carry_out(grace=60) == [number]
+
+
+def test_a_process_that_starts_later_counts_the_time_before(workspace):
+    clock = Clock(workspace)
+    number = ask(workspace, BY_SOURCE["ann"][0].id)
+    workspace.queue.withhold()
+    with Workspace(workspace.root, workers=1) as worker:
+        Clock(worker).time = clock.time + timedelta(seconds=60)
+        assert worker.queue.carry_out(grace=60) == [number]
+
+
+def test_a_deadline_wins_whatever_the_clock_was_set_to(workspace):
+    clock = Clock(workspace)
+    deadline = clock.time + timedelta(hours=2)
+    number = ask(workspace, BY_SOURCE["ann"][0].id, deadline=deadline)
+    workspace.queue.withhold()
+    assert workspace.queue.carry_out(grace=3600) == []
+    clock.set(timedelta(minutes=61))  # by the clock that deadlines are read from, less than the grace is left
+    assert workspace.queue.carry_out(grace=3600) == [number]
 
 
 def test_a_damaged_file_fails_its_own_request_and_no_other(workspace):

@@ -260,5 +260,6 @@ def test_every_request_has_its_time_to_be_cancelled(root):
         with workspace.context.catalogue.transaction() as db:
             early = (datetime.now(UTC) - timedelta(seconds=60)).isoformat()
             db.execute("UPDATE requests SET received = ? WHERE number = 1", (early,))
+    with Workspace(root) as workspace:
         assert next_batch(workspace.context, 30.0) == [3, 1]
         assert sorted(next_batch(workspace.context, 0.0)) == [1, 2, 3]

@@ -192,17 +192,17 @@ def prototypes_path(root: Path) -> Path:
 
 def load_group(root: Path, name: str, expected: str) -> Adapters:
     """A group's adapters, checked against their digest."""
-    return Adapters.from_bytes(_checked(group_path(root, name), expected))
+    return Adapters.from_bytes(read_built(group_path(root, name), expected))
 
 
 def load_prototypes(root: Path, expected: str) -> Prototypes:
     """The prototypes, checked against their digest."""
-    return Prototypes.from_bytes(_checked(prototypes_path(root), expected))
+    return Prototypes.from_bytes(read_built(prototypes_path(root), expected))
 
 
 def load_classes(root: Path, expected: str) -> tuple[str, ...]:
     """The classes of the prototypes; the whole file is checked, and only the classes are parsed."""
-    return unpack_strings("classes", unpack(_checked(prototypes_path(root), expected)))
+    return unpack_strings("classes", unpack(read_built(prototypes_path(root), expected)))
 
 
 def destroy_group(root: Path, name: str) -> None:
@@ -210,7 +210,8 @@ def destroy_group(root: Path, name: str) -> None:
     destroy_with_folder(group_path(root, name))
 
 
-def _checked(path: Path, expected: str) -> memoryview:
+def read_built(path: Path, expected: str) -> memoryview:
+    """The bytes of a file that was built, checked against their digest; an error names the command that mends it."""
     if not path.exists():
         raise DamagedFile(f"{path} is missing; `shardgraph train` builds it again")
     raw, value = read_digested(path)

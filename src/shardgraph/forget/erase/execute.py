@@ -37,7 +37,8 @@ from shardgraph.forget.queue import queue
 from shardgraph.forget.rights.provision import FOLDER as PROVISIONED
 from shardgraph.forget.rights.provision import destroy_strays
 from shardgraph.learn.prototypes import Prototypes
-from shardgraph.storage.catalogue import Transaction, request_part
+from shardgraph.storage.catalogue import Transaction
+from shardgraph.storage.checksums import request_part
 from shardgraph.storage.files import check_room, destroy, in_background
 from shardgraph.storage.samples import TRAIN, Samples
 from shardgraph.storage.store import Store

@@ -9,7 +9,7 @@ from shardgraph.forget.config import Config
 from shardgraph.forget.erase.plan import forgotten_before
 from shardgraph.forget.intake.first_training import shards_of
 from shardgraph.forget.proof.keys import Keys
-from shardgraph.storage.catalogue import mark_part
+from shardgraph.storage.checksums import mark_part
 from shardgraph.storage.samples import TRAIN, Samples, cast, check
 from shardgraph.storage.store import Store
 from shardgraph.storage.tables import inventory

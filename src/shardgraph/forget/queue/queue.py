@@ -71,6 +71,7 @@ __all__ = [
     "now",
     "settle",
     "start",
+    "waiting_since",
     "wish",
     "withheld_by",
 ]
@@ -98,12 +99,13 @@ class Submission:
 # The life of a request
 
 
-def enter(transaction: Transaction, what: Submission, ids: Sequence[str], marks: Iterable[str] = ()) -> int:
+def enter(
+    transaction: Transaction, what: Submission, received: datetime, ids: Sequence[str], marks: Iterable[str] = ()
+) -> int:
     """Add a request, withhold its samples, and record the event; returns its number.
 
     `marks` are keyed hashes of what it names; they show who asked for what after the names are deleted.
     """
-    received = datetime.now(UTC)
     new = NewRequest(
         received=received.isoformat(),
         deadline=(what.deadline or received + PATIENCE).astimezone(UTC).isoformat(),
@@ -221,15 +223,30 @@ def next_batch(context: Context, grace: float = 0.0) -> list[int]:
 
     A request becomes due after `grace` seconds, in which it can be cancelled, or earlier if its deadline is nearer.
     """
-    waiting = due_requests(context.catalogue, grace)
+    waiting = due_requests(context, grace)
     return group_requests(waiting[0], _touched(context, waiting)) if waiting else []
 
 
-def due_requests(catalogue: Catalogue, grace: float = 0.0) -> list[int]:
+def due_requests(context: Context, grace: float = 0.0) -> list[int]:
     """The waiting requests that are due, the nearest deadline first."""
-    waiting = requests.requests_after(catalogue, states=(requests.INSTANT,), limit=MOST)
+    found = requests.requests_after(context.catalogue, states=(RECEIVED, INSTANT), limit=MOST)
+    context.waiting_since = {one.number: waiting_since(context, one) for one in found}  # others wait no more
+    time, clock = context.now(), context.monotonic()
+    waiting = [request for request in found if request.state == INSTANT]
     ordered = sorted(waiting, key=lambda request: (datetime.fromisoformat(request.deadline), request.number))
-    return [request.number for request in ordered if _is_due(request, grace)]
+    return [one.number for one in ordered if _is_due(one, time, clock - context.waiting_since[one.number], grace)]
+
+
+def waiting_since(context: Context, request: Request) -> float:
+    """When a request was received, by the monotonic clock of this process.
+
+    The system's clock is asked once, when this process first sees the request; if it is set later, the grace period
+    stays as long as it is. A request of the future counts as received now: the clock was set back in between.
+    """
+    if (known := context.waiting_since.get(request.number)) is not None:
+        return known
+    age = max(0.0, (context.now() - datetime.fromisoformat(request.received)).total_seconds())
+    return context.waiting_since.setdefault(request.number, context.monotonic() - age)
 
 
 def group_requests(first: int, touched: Mapping[int, set[str]]) -> list[int]:
@@ -260,7 +277,6 @@ def _touched(context: Context, numbers: Sequence[int]) -> dict[int, set[str]]:
     return {n: {group.name for group in groups[n]} | {row.unit for row in rows[n]} for n in numbers}
 
 
-def _is_due(request: Request, grace: float) -> bool:
-    time, wait = datetime.now(UTC), timedelta(seconds=grace)
-    received, deadline = (datetime.fromisoformat(text) for text in (request.received, request.deadline))
-    return received > time or time >= received + wait or time + wait >= deadline  # a clock may have been set back
+def _is_due(request: Request, time: datetime, age: float, grace: float) -> bool:
+    """Whether the grace period of a request is over, or its deadline comes first."""
+    return age >= grace or time + timedelta(seconds=grace) >= datetime.fromisoformat(request.deadline)

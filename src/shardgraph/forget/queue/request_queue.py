@@ -60,7 +60,9 @@ class RequestQueue:
             number = self._enter(transaction, what, plan, joined, replayed)
         if plan and plan.rows and context.keeps_log:
             erasure_log.confirm(context)
-        return self.find(number)
+        found = self.find(number)
+        queue.waiting_since(context, found)  # its grace period begins now, whatever happens to the clock
+        return found
 
     def has_accepted(self, plan: ForgetPlan) -> bool:
         """Whether all samples of a plan are erased or withheld; either happens in one transaction."""
@@ -250,7 +252,8 @@ class RequestQueue:
         named |= {
             (kind, name) for row in rows for kind, name in (("subjects", row.subject), ("sources", row.source)) if name
         }
-        number = queue.enter(transaction, what, [row.id for row in rows], [context.keys.mark(*one) for one in named])
+        marks = [context.keys.mark(*one) for one in named]
+        number = queue.enter(transaction, what, context.now(), [row.id for row in rows], marks)
         if replayed:
             erasure_log.record_replay(context, transaction, replayed)
         elif rows:
@@ -267,7 +270,7 @@ class RequestQueue:
         context = self._context
         with context.catalogue.transaction() as transaction:
             found = self.find(earlier)
-            number = queue.enter(transaction, what, [], [context.keys.mark(*one) for one in what.named])
+            number = queue.enter(transaction, what, context.now(), [], [context.keys.mark(*one) for one in what.named])
             if found.certificate is not None:
                 _finish_already(transaction, number, found.certificate)
             else:

@@ -335,7 +335,7 @@ class Runtime:
             return self._shared_verification()
 
     def _verify(self) -> Verification:
-        if due_requests(self.catalogue, self._grace) or requests.requests_after(
+        if due_requests(self._reader.context, self._grace) or requests.requests_after(
             self.catalogue, states=UNDER_WAY, limit=1
         ):
             raise WorkspaceBusy("requests are being carried out and come first: verify again when they are done")
