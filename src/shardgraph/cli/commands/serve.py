@@ -101,23 +101,22 @@ def record(
     as_json: Json = False,
 ) -> None:
     """Check the record of forgets outside the workspace, or begin a new one if it is lost or damaged."""
-    unreadable: int | None = 0
+    wrong = ""
     with open_workspace(workspace, record="leave") as ws:
         if new is not None:
-            unreadable = ws.queue.begin_log(new)
+            wrong = ws.queue.begin_log(new)
         found = ws.queue.log_facts()
     if found is None:
         print_json({"record": None}) if as_json else print_note("no record is kept; --new FILE begins one")
         return
     facts: dict[str, object] = {"record": str(found[0]), "detail": found[1]}
     if new is not None:
-        facts["unreadable_lines"] = unreadable
+        facts["wrong_with_the_old"] = wrong or None
     print_json(facts) if as_json else print_facts("record", facts.items())
-    if new is not None and unreadable != 0:
-        lost = "could not be read" if unreadable is None else f"had {unreadable} lines that could not be read"
+    if wrong:
         print_note(
-            f"the old record {lost}: if this workspace was restored from a backup, the samples of requests that stood "
-            "only there are here again; all that this workspace itself has forgotten is in the new record"
+            f"the old record is lost in part: {wrong}; if this workspace was restored from a backup, the samples of "
+            "requests that stood only there are here again; all that this workspace has forgotten is in the new record"
         )
 
 

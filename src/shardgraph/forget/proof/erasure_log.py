@@ -119,25 +119,28 @@ def keep_log(context: Context, path: Path) -> None:
     _begin(context, path, (), 0)
 
 
-def begin_anew(context: Context, path: Path) -> int | None:
+def begin_anew(context: Context, path: Path) -> str:
     """Begin a new record with everything that this workspace and the readable lines of the old record know.
 
-    Returns how many lines of the old record could not be read; None if it could not be read at all. Needs the lock.
+    Returns what is wrong with the old record; "" if nothing is, or there was none. Needs the lock.
     """
     path, before = _outside(context, path), log_path(context.root)
-    unreadable = None if context.keeps_log else 0
     if path.exists():
         raise ConfigError(f"a new record needs a new file, {path} exists; name another")
     again, number = set[str](), 0
-    with suppress(WorkspaceError):  # it is lost, or cannot be read
+    wrong = "it could not be read" if context.keeps_log else ""
+    with suppress(WorkspaceError):
         found = log_file.salvage(log_file.read_raw(before or path), context.keys)
-        unreadable, number = found.unreadable, found.end.number
+        known, number = known_end(context), found.end.number
+        wrong = f"{found.unreadable} of its lines could not be read" if found.unreadable else ""
+        if not wrong and known and known.end.digest not in {line.end.digest for line in found.lines}:
+            wrong = "it lacks lines that this workspace knows"
         asked, accepted = asked_by(found.lines)
         names = ledger.logged_names(context.catalogue)
-        honoured = asked.keys() if unreadable else asked.keys() & accepted  # what cannot be read may have accepted it
+        honoured = asked.keys() if wrong else asked.keys() & accepted  # what cannot be read may have accepted it
         again = {mark for name in honoured - names for mark in asked[name]}
     _begin(context, path, again, number)
-    return unreadable
+    return wrong
 
 
 def take_over(context: Context, transaction: Transaction) -> None:

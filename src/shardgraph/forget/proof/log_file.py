@@ -102,13 +102,18 @@ def parse(path: Path, raw: bytes, keys: Keys) -> Chain:
 
 
 def salvage(raw: bytes, keys: Keys) -> Chain:
-    """The lines of a damaged record that are as they were written, in their order; the others are counted."""
+    """The lines of a damaged record that are as they were written, in their order; the others are counted.
+
+    An error if there is none.
+    """
     *texts, rest = raw.split(b"\n")
     header = _json(texts[0] if texts else rest)
     if header == {"workspace": keys.public}:
         return _parse_old(texts[1:], rest, len(raw))
     found = [_authentic(text, keys, End()) for text in texts]
     lines = tuple(line for line in found if line)
+    if not lines:
+        raise DamagedFile("no line of the record could be read")
     return Chain(lines, End(number=_number(header)), rest, unreadable=len(found) - len(lines) + bool(rest))
 
 

@@ -157,15 +157,15 @@ class RequestQueue:
         with nullcontext() if path.exists() else writing(self._context, honour=False):
             erasure_log.keep_log(self._context, path)
 
-    def begin_log(self, path: Path) -> int | None:
+    def begin_log(self, path: Path) -> str:
         """Begin a new log with all that this workspace and the readable lines of the old log know, and honour it.
 
-        Returns how many lines of the old log could not be read; None if it could not be read at all.
+        Returns what is wrong with the old log; "" if nothing is, or there was none.
         """
         with writing(self._context, honour=False):
-            unreadable = erasure_log.begin_anew(self._context, path)
+            wrong = erasure_log.begin_anew(self._context, path)
             self.honour_log()
-        return unreadable
+        return wrong
 
     def log_facts(self) -> tuple[Path, str] | None:
         """The path of the log and what a check of all of it found; None if no log is kept."""
