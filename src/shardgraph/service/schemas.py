@@ -291,7 +291,7 @@ class ServedState(BaseModel):
     withheld: list[int] | None = Field(
         description="The requests whose data was out of service but not erased yet; null for consumers."
     )
-    adapters: int | None = Field(description="The number of adapters in service; null for consumers.")
+    adapters: int
 
 
 class PublicKey(BaseModel):

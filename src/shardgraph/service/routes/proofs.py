@@ -53,13 +53,12 @@ def state(
     runtime: CurrentRuntime,
 ) -> ServedState:
     """What the ledger says about the state id of a prediction. Consumers are not told which requests were withheld:
-    with that, they could compare predictions before and after one request. Nor are they told the size of the model,
-    which is not that of their right."""
+    with that, they could compare predictions before and after one request."""
     event = runtime.queries.serving_event(state)
     if event is None:
         raise HTTPException(404, "nothing was ever served under this state")
-    told = who.role != CONSUMER
-    detail = {name: event.detail[name] if told else None for name in ("withheld", "adapters")}
+    withheld = None if who.role == CONSUMER else event.detail["withheld"]
+    detail = {"withheld": withheld, "adapters": event.detail["adapters"]}
     return ServedState.model_validate({"state": state, "number": event.number, "time": event.time} | detail)
 
 
