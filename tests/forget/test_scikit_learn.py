@@ -337,3 +337,11 @@ def test_every_error_of_the_checks_is_one_of_ours(data):
     for bad in (X * np.nan, X[0], X[:0]):
         with pytest.raises(ShardgraphError):
             quick().fit(bad, y)
+
+
+def test_parameters_that_change_after_a_fit_take_effect_with_the_next_one(data):
+    X, y, ids = data
+    model = quick().fit(X[:40], y[:40], ids=ids[:40]).set_params(dtype="float32", seed=9)
+    model.partial_fit(X[40:], y[40:], ids=ids[40:])
+    assert model.digest_ == quick().fit(X, y, ids=ids).digest_
+    assert model.fit(X, y, ids=ids).digest_ == quick(dtype="float32", seed=9).fit(X, y, ids=ids).digest_

@@ -119,7 +119,7 @@ class SafeClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # type:
             raise InputError(f"classes must be those of the first call, {some(names)}: got {classes!r}")
         labels = _of_type(labels, self._label_dtype, "y", unique=False)
         numbers = range(seen, seen + len(labels)) if ids is None else ids
-        learned = self.learned_.plus(self._samples(tokens, labels, names, numbers, sources))
+        learned = self.learned_.plus(self._samples(tokens, labels, names, numbers, sources, self._token_dtype))
         self._hold(learned, np.concatenate([self.classes_, labels]))
         self.n_samples_seen_ = seen + len(labels)
         return self
@@ -215,9 +215,11 @@ class SafeClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # type:
         if topology.graph(()).private:
             raise ConfigError("private edges need a Workspace: this classifier keeps no record of what it released")
         names = _names(labels if declared is None else declared)
-        samples = self._samples(tokens, labels, names, range(len(labels)) if ids is None else ids, sources)
+        numbers = range(len(labels)) if ids is None else ids
+        samples = self._samples(tokens, labels, names, numbers, sources, self.dtype)
         learned = Learned.of(samples, topology, settings, self.seed, names)
-        self._declared, self._label_dtype, self.n_samples_seen_ = declared, labels.dtype, len(labels)
+        self._declared, self._token_dtype, self.n_samples_seen_ = declared, self.dtype, len(labels)
+        self._label_dtype = np.dtype("U") if labels.dtype.kind == "U" else labels.dtype  # the length may be forgotten
         self._hold(learned, labels)
 
     def _samples(
@@ -227,10 +229,11 @@ class SafeClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # type:
         names: tuple[str, ...],
         ids: Iterable[Any],
         sources: Iterable[Any] | None,
+        dtype: str,
     ) -> Samples:
         if odd := sorted({str(label) for label in labels} - set(names)):
             raise InputError(f"y must hold the declared classes {some(names)} only, got {some(odd)}")
-        return check(from_arrays(tokens, labels, ids, () if sources is None else sources, self.dtype))
+        return check(from_arrays(tokens, labels, ids, () if sources is None else sources, dtype))
 
     def _hold(self, learned: Learned, labels: np.ndarray) -> None:
         """Replace what was learned; `labels` hold all classes that it may know."""
@@ -246,7 +249,7 @@ class SafeClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # type:
         learned = self._fitted()
         with _our_errors():
             tokens = self._tokens(X, reset=False)
-        found = learned.model.scores(check(from_arrays(tokens, ["?"] * len(tokens), dtype=self.dtype)))
+        found = learned.model.scores(check(from_arrays(tokens, ["?"] * len(tokens), dtype=self._token_dtype)))
         columns = {name: column for column, name in enumerate(learned.model.classes)}
         scores = np.full((len(tokens), len(self.classes_)), -np.inf, np.float32)
         for k, name in enumerate(map(str, self.classes_)):
@@ -267,7 +270,7 @@ def _of_type(values: Any, dtype: np.dtype, what: str = "classes", *, unique: boo
     both = {found.dtype.kind, dtype.kind}
     same = len(both) == 1 or both <= set(NUMBERS) or both <= {"U", "O"}
     if not same or (dtype.kind in NUMBERS and (found.astype(dtype) != found).any()):
-        raise InputError(f"{what} must be of the type of the labels of the first fit, {dtype}: got {values!r}")
+        raise InputError(f"{what} must be of the type of the labels of the first fit, {dtype.name}: got {values!r}")
     array = found if dtype.kind == "U" else found.astype(dtype)
     return np.unique(array) if unique else array
 
@@ -293,5 +296,7 @@ def _our_errors() -> Iterator[None]:
     """Raise the errors of scikit-learn's checks as InputError, which is a ValueError too, with their text."""
     try:
         yield
+    except InputError:
+        raise
     except ValueError as problem:
-        raise problem if isinstance(problem, InputError) else InputError(str(problem)) from problem
+        raise InputError(str(problem)) from problem
