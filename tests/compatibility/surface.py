@@ -23,7 +23,7 @@ from tests.compatibility.samples import write_samples
 from tests.compatibility.scenarios import HERE, MEMORY, run
 
 SURFACE = HERE / "surface.json"
-NEW_COMMANDS = frozenset({"migrate", "record"})  # that did not exist when surface.json was written
+NEW_COMMANDS = frozenset({"migrate", "record", "rekey"})  # that did not exist when surface.json was written
 NEW_OPTIONS = {  # that commands did not have then
     command: frozenset({"--backbone-path VALUE"}) for command in ("init", "add", "predict", "serve")
 }

@@ -19,7 +19,7 @@ _PANELS = {
     "Learn": (data.init, data.add, data.source, learn.train, learn.evaluate, learn.predict),
     "Forget": (twins.twins, forget.plan, forget.forget, forget.repair),
     "Share": (share.grant, share.revoke, share.rights, share.provision),
-    "Prove": (prove.verify, prove.status, prove.certificate, prove.verify_certificate, prove.report),
+    "Prove": (prove.verify, prove.status, prove.certificate, prove.verify_certificate, prove.rekey, prove.report),
     "Serve": (serve.serve, serve.token, serve.record, serve.migrate),
     "Try": (demo.demo, experiment.experiment),
 }

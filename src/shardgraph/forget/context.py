@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from shardgraph.errors import ConfigError, DamagedFile, FingerprintError, WorkspaceBusy
+from shardgraph.errors import ConfigError, DamagedFile, FingerprintError, WorkspaceBusy, WorkspaceError
 from shardgraph.forget.build.wanted import Manifest
 from shardgraph.forget.config import Config
 from shardgraph.forget.proof.keys import Keys
@@ -19,7 +19,7 @@ from shardgraph.learn.numerics import Numerics, difference, fingerprint
 from shardgraph.storage.catalogue import Catalogue
 from shardgraph.storage.files import WriteLock, require_content
 from shardgraph.storage.store import Store
-from shardgraph.storage.tables import ledger
+from shardgraph.storage.tables import erasures, ledger
 
 if TYPE_CHECKING:
     from shardgraph.cluster.cluster import Cluster
@@ -140,37 +140,61 @@ class Context:
     def save_config(self, config: Config) -> None:
         """Replace the configuration, on disk and in memory."""
         if config != self.config:
-            self._record_identity(self.config, config)  # a crash may leave either
+            self._record_identity([self.keys], [self.config, config])  # a crash may leave either
             config.save(self.root)
             self.config = config
-            self._record_identity(config)
+            self._record_identity([self.keys], [config])
 
     def check_identity(self) -> None:
         """Raise unless the keys and the configuration are those that were recorded; needs the lock to record them."""
         self._check_identity()
-        if self.catalogue.state(_KEYS) is None or self.catalogue.state(_CONFIG) != self._config_mark(self.config):
-            self._record_identity(self.config)
+        keys, config = self._keys_mark(self.keys), self._config_mark(self.keys, self.config)
+        if (self.catalogue.state(_KEYS), self.catalogue.state(_CONFIG)) != (keys, config):
+            self._record_identity([self.keys], [self.config])
 
     def _check_identity(self) -> None:
         keys, configs = self.catalogue.state(_KEYS), self.catalogue.state(_CONFIG)
-        if keys is not None and keys != self._keys_mark():
+        if keys is not None and self._keys_mark(self.keys) not in keys.split():
             raise DamagedFile(
                 f"secret.key or signing.key of {self.root} is not the one that the workspace has used so far: "
                 "restore both from a backup; no other key can replace them"
             )
-        if configs is not None and self._config_mark(self.config) not in configs.split():
+        if configs is not None and self._config_mark(self.keys, self.config) not in configs.split():
             raise DamagedFile(f"{self.root / 'config.json'} was changed: restore it from a backup")
 
-    def _record_identity(self, *configs: Config) -> None:
+    def replace_secret(self) -> None:
+        """Replace the secret of the keyed hashes by a new one, and delete what was hashed with the old one."""
+        if self.keeps_log:
+            raise WorkspaceError(
+                "a record of forgets is kept, which only the present secret can read; it cannot change"
+            )
+        new = self.keys.with_new_secret()
+        self._record_identity([self.keys, new], [self.config])  # a crash may leave either
+        new.save_secret(self.root)
+        self.keys = new
+        manifest = Manifest.load(self.root)
+        detail = {"config": new.mark("config", self.config.basis)} if self.config.trained else {}
+        detail |= {"model": new.mark(manifest.model_digest)} if manifest.model_digest else {}
         with self.catalogue.transaction() as transaction:
-            transaction.set_state(_KEYS, self._keys_mark())
-            transaction.set_state(_CONFIG, " ".join(map(self._config_mark, configs)))
+            erasures.drop_marks(transaction)
+            ledger.add_event(transaction, "rekeyed", detail, self.now())
+            transaction.mark_dirty()
+        self._record_identity([new], [self.config])
+        self.catalogue.scrub()
 
-    def _keys_mark(self) -> str:
-        return self.keys.mark("keys", self.keys.public)
+    def _record_identity(self, keys: Sequence[Keys], configs: Sequence[Config]) -> None:
+        with self.catalogue.transaction() as transaction:
+            transaction.set_state(_KEYS, " ".join(map(self._keys_mark, keys)))
+            marks = [self._config_mark(key, config) for key in keys for config in configs]
+            transaction.set_state(_CONFIG, " ".join(marks))
 
-    def _config_mark(self, config: Config) -> str:
-        return self.keys.mark("config.json", config.digest)
+    @staticmethod
+    def _keys_mark(keys: Keys) -> str:
+        return keys.mark("keys", keys.public)
+
+    @staticmethod
+    def _config_mark(keys: Keys, config: Config) -> str:
+        return keys.mark("config.json", config.digest)
 
     # Models in memory
 

@@ -354,6 +354,11 @@ class Workspace:
 
         return Verification((*found.checks, compare_groups(context, take)), full)
 
+    def replace_secret(self) -> None:
+        """Replace the secret under which forgotten names are hashed: nobody can tell any more what was forgotten."""
+        with writing(self.context):
+            self.context.replace_secret()
+
     def status(self) -> dict[str, Any]:
         """Figures about what the workspace holds, what is served and what waits."""
         return status(self.context)

@@ -5,8 +5,8 @@ Deleted rows are overwritten (`secure_delete`). SQLite also leaves copies of row
 pages. `Catalogue.scrub` empties the write-ahead log and removes such copies; it must succeed before a sample is
 reported as erased.
 
-`storage.checksums` covers every row. Only these two modules, `storage.tables` and `storage.migrations` contain SQL. Other
-packages call the functions of `storage.tables`.
+`storage.checksums` covers every row. Only these two modules, `storage.tables` and `storage.migrations` contain SQL.
+Other packages call the functions of `storage.tables`.
 """
 
 import json

@@ -144,7 +144,7 @@ def refuse_commits(workspace):
 def test_a_request_that_failed_at_the_commit_is_never_carried_out(kept, fast_path, through):
     wish, path = ForgetRequest(samples=(ROWS[0].id,)), log_path(kept.root)
     refuse_commits(kept)
-    with pytest.raises(sqlite3.DatabaseError):
+    with pytest.raises(WorkspaceError):
         kept.queue.submit(Submission(wish)) if through == "the queue" else kept.forget(wish)
     kept.context.catalogue._db.set_authorizer(None)
     assert states(path) == ["", "intended"], "the line came first"
@@ -161,7 +161,7 @@ def test_a_request_that_failed_at_the_commit_is_never_carried_out(kept, fast_pat
 
 def test_a_failed_request_is_not_carried_out_by_a_restored_copy_either(kept, fast_path):
     refuse_commits(kept)
-    with pytest.raises(sqlite3.DatabaseError):
+    with pytest.raises(WorkspaceError):
         kept.forget(ForgetRequest(samples=(ROWS[0].id,)))
     with restore(kept, fast_path) as again:
         assert again.model() and again.queue.replay() is None and holds(again, ROWS[0].id)

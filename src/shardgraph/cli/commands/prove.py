@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import shardgraph
-from shardgraph.cli.command import FAILED, format_bytes, open_workspace, print_facts, print_json, print_table
+from shardgraph.cli.command import FAILED, format_bytes, open_workspace, print_facts, print_json, print_note, print_table
 from shardgraph.cli.options.shared import DEFAULT_MACHINES, Json, Machines, WorkspacePath
 from shardgraph.errors import FingerprintError, InputError, UnknownSample, VerificationError
 
@@ -36,6 +36,22 @@ def verify(
         print_table(title, ("", "check", "result"), rows)
     if not found.ok:
         raise typer.Exit(FAILED)
+
+
+def rekey(
+    workspace: WorkspacePath,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Replace secret.key, so that nobody can tell any more what was forgotten; forgotten samples can return then."""
+    if not yes:
+        typer.confirm("Replace secret.key? What was forgotten will not be recognised any more.", err=True, abort=True)
+    with open_workspace(workspace, record="leave") as ws:
+        ws.replace_secret()
+    if as_json:
+        print_json({"rekeyed": True})
+    else:
+        print_note("secret.key is new: what was forgotten before cannot be recognised any more")
 
 
 def status(workspace: WorkspacePath, as_json: Json = False) -> None:

@@ -279,6 +279,7 @@ def _close(
         if erasures.carries_requests(context.catalogue, number):
             lacks = "" if whole else lacking or "run `shardgraph repair`"
             queue.close(transaction, number, issued, lacking=lacks)
+        ledger.drop_measurements(transaction)
         detail = {"request": number, "certificate": issued, "model": keys.mark(manifest.model_digest)}
         ledger.add_event(transaction, state, detail, context.now())
     return certificate

@@ -49,6 +49,14 @@ class Keys:
             )
         return cls(secret, Ed25519PrivateKey.from_private_bytes(raw))
 
+    def with_new_secret(self) -> "Keys":
+        """The same signing key with a new secret."""
+        return Keys(os.urandom(32), self.signing)
+
+    def save_secret(self, root: Path) -> None:
+        """Replace secret.key; the old one is overwritten."""
+        write_file(root, root / "secret.key", self.secret, mode=0o600)
+
     @property
     def public(self) -> str:
         """The public key, in hex."""

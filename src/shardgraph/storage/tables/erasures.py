@@ -155,6 +155,13 @@ def finish_erasure(
 # What was forgotten: keyed hashes (marks) of names
 
 
+def drop_marks(transaction: Transaction) -> None:
+    """Delete the marks of everything that was forgotten or asked: their key is destroyed."""
+    for table in ("forgotten", "request_marks"):
+        transaction.execute(f"DELETE FROM {table}")
+    transaction.execute("UPDATE requests SET key = NULL")
+
+
 def certificate_of(catalogue: Catalogue, mark: str) -> int | None:
     """The number of the certificate under which this mark was forgotten; None if it was not."""
     row = catalogue.one("SELECT certificate FROM forgotten WHERE mark = ?", mark)

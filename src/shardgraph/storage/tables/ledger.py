@@ -81,9 +81,8 @@ def last_models(catalogue: Catalogue, limit: int) -> list[tuple[str, str]]:
 def last_trained_config(catalogue: Catalogue) -> str | None:
     """The mark of the configuration of the last training."""
     mark = "json_extract(detail, '$.config')"
-    row = catalogue.one(
-        f"SELECT {mark} FROM ledger WHERE event = 'trained' AND {mark} IS NOT NULL ORDER BY number DESC LIMIT 1"
-    )
+    where = f"event IN ('trained', 'rekeyed') AND {mark} IS NOT NULL"
+    row = catalogue.one(f"SELECT {mark} FROM ledger WHERE {where} ORDER BY number DESC LIMIT 1")
     return row[0] if row else None
 
 
@@ -107,6 +106,11 @@ def count_costs(catalogue: Catalogue) -> Costs:
         " WHERE event = 'accepted' AND json_extract(detail, '$.of') IS NOT NULL"
     )
     return Costs(*(value or 0 for value in catalogue.one(sql) or (0, 0, 0)))
+
+
+def drop_measurements(transaction: Transaction) -> None:
+    """Delete the accuracies that were measured so far: their models had learned what is forgotten now."""
+    transaction.execute("DELETE FROM ledger WHERE event = 'measured'")
 
 
 # Names of lines in the erasure log, a file outside the workspace
