@@ -167,6 +167,11 @@ def check_room(path: Path, wanted: int) -> None:
         raise DiskFull(f"{path} needs about {wanted / 1e6:.0f} MB free, the disk has {free / 1e6:.0f} MB")
 
 
+def file_size(path: Path) -> int:
+    """The size of a file in bytes; 0 if there is no such file."""
+    return path.stat().st_size if path.exists() else 0
+
+
 def disk_use(root: Path) -> int:
     """The total size of all files below a folder, in bytes."""
     return sum(path.stat().st_size for path in root.rglob("*") if path.is_file())

@@ -27,22 +27,32 @@ from shardgraph.forget.build.build import (
     publish,
     write_prototypes,
 )
-from shardgraph.forget.build.wanted import Manifest, destroy_group, graph_over, load_prototypes, wanted_groups
-from shardgraph.forget.context import LOG_POINTER, Context
+from shardgraph.forget.build.wanted import (
+    Manifest,
+    destroy_group,
+    graph_over,
+    group_path,
+    load_prototypes,
+    prototypes_path,
+    wanted_groups,
+)
+from shardgraph.forget.context import CATALOGUE, LOG_POINTER, Context
 from shardgraph.forget.erase.plan import ForgetPlan, emptied_names
 from shardgraph.forget.proof.certificate import EXACT, WITHDRAWN, Certificate, issue, load_intact
 from shardgraph.forget.proof.keys import certificate_leaf
 from shardgraph.forget.proof.verify import find_problems
 from shardgraph.forget.queue import queue
 from shardgraph.forget.rights.provision import FOLDER as PROVISIONED
-from shardgraph.forget.rights.provision import destroy_strays
+from shardgraph.forget.rights.provision import destroy_strays, provisioned_groups
 from shardgraph.learn.prototypes import Prototypes
 from shardgraph.storage.catalogue import Transaction
-from shardgraph.storage.files import check_room, destroy, in_background
+from shardgraph.storage.files import check_room, destroy, file_size, in_background
 from shardgraph.storage.samples import TRAIN, Samples
 from shardgraph.storage.store import Store
 from shardgraph.storage.tables import erasures, inventory, ledger, parties, requests
 from shardgraph.storage.tables.erasures import Leaving
+
+ROOM = 1 << 20  # bytes for what is small: a certificate, folders, blocks that are not full
 
 
 def carry_out(context: Context, plan: ForgetPlan, instant: bool, numbers: Sequence[int] = ()) -> Certificate:
@@ -53,11 +63,27 @@ def carry_out(context: Context, plan: ForgetPlan, instant: bool, numbers: Sequen
 
 def check_inputs(context: Context, plan: ForgetPlan, *, instant: bool) -> None:
     """Raise before anything changes if the disk has no room, or a file that will be read is damaged."""
+    check_disk(context, plan, instant=instant)
     if last := ledger.last_certificate(context.catalogue):
         load_intact(context.root, last)  # the next certificate holds its digest
-    units = plan.reads if not instant else {row.unit for row in plan.rows} & set(plan.reads)
-    sizes = [context.store.read(unit).tokens.nbytes for unit in units]  # reading checks the digest
-    check_room(context.root, 3 * max(sizes, default=0) + (1 << 20))
+    for unit in plan.reads if not instant else {row.unit for row in plan.rows} & set(plan.reads):
+        context.store.read(unit)  # which checks the digest
+
+
+def check_disk(context: Context, plan: ForgetPlan, *, instant: bool) -> None:
+    """Raise `DiskFull` unless there is room for all that an erasure writes before it destroys what that replaces."""
+    root, store = context.root, context.store
+    rewritten = {row.unit for row in plan.rows}
+    wanted = ROOM + 3 * file_size(root / CATALOGUE)  # what the journal adds, its log, and the copy that VACUUM makes
+    wanted += file_size(prototypes_path(root)) + 2 * file_size(root / "manifest.json")
+    wanted += max((file_size(store.path(unit)) for unit in rewritten), default=0)  # they are rewritten one by one
+    if not instant:
+        wanted += sum(file_size(group_path(root, name)) for name in plan.groups)
+        if inventory.is_provisioning(context.catalogue):  # parts of units are copied to train on them
+            kept = [one for one in provisioned_groups(context.catalogue) if rewritten.intersection(one.units)]
+            wanted += sum(file_size(one.path(root)) for one in kept)
+            wanted += sum(file_size(store.path(unit)) for unit in plan.reads)
+    check_room(root, wanted)
 
 
 def accept(context: Context, plan: ForgetPlan, instant: bool, numbers: Sequence[int] = ()) -> int:
