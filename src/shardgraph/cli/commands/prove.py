@@ -157,6 +157,8 @@ def _verdict(check: "Check") -> str:
 def _state(facts: dict[str, Any]) -> str:
     if not facts["trained"]:
         return "not trained yet"
+    if damaged := facts.get("damaged"):
+        return f"{damaged} damaged or missing files of the model; `shardgraph repair` builds them again"
     if facts["groups"]["missing"]:
         return "withdrawn groups are missing; `shardgraph repair` rebuilds them"
     return "samples wait in the inbox; `shardgraph train` assigns them" if facts["waiting"] else "complete"

@@ -29,9 +29,11 @@ from shardgraph.forget.build.build import (
 )
 from shardgraph.forget.build.wanted import (
     Manifest,
+    damaged_groups,
     destroy_group,
     graph_over,
     group_path,
+    is_damaged,
     load_prototypes,
     prototypes_path,
     wanted_groups,
@@ -66,8 +68,15 @@ def check_inputs(context: Context, plan: ForgetPlan, *, instant: bool) -> None:
     check_disk(context, plan, instant=instant)
     if last := ledger.last_certificate(context.catalogue):
         load_intact(context.root, last)  # the next certificate holds its digest
-    for unit in plan.reads if not instant else {row.unit for row in plan.rows} & set(plan.reads):
+    rewritten = {row.unit for row in plan.rows}
+    for unit in plan.reads if not instant else rewritten & set(plan.reads):
         context.store.read(unit)  # which checks the digest
+    destroyed = [unit for unit in rewritten if unit.startswith("shard:") and unit not in plan.reads]
+    digests = inventory.unit_digests(context.catalogue)
+    if any(is_damaged(context.store.path(unit), digests[unit]) for unit in destroyed):
+        for unit in digests.keys() - set(destroyed):  # instead of a subtraction, the prototypes are summed again
+            if unit.startswith("shard:"):
+                context.store.read(unit)
 
 
 def check_disk(context: Context, plan: ForgetPlan, *, instant: bool) -> None:
@@ -138,6 +147,7 @@ def finish(
     old: list[Path] = []
     lacking = "the numerics differ, `shardgraph train --rebuild` builds everything again"
     classes = withdraw(context, leaving, old) if context.config.trained else None
+    rebuilt = {*before["groups"], *Manifest.load(context.root).missing}
     _enter(context, number, erasures.ERASING)
     erase(context.store, sorted({sample.unit for sample in leaving}), before["groups"])
     if classes is not None:
@@ -149,7 +159,7 @@ def finish(
             _enter(context, number, erasures.RETRAINING)
             lacking = _rebuild(context, classes, recovering)
         manifest = Manifest.load(context.root)
-    _verify(context, number, {sample.unit for sample in leaving})
+    _verify(context, number, {sample.unit for sample in leaving}, rebuilt)
     certificate = _close(context, number, before, manifest, [sample.id for sample in leaving], lacking)
     context.catalogue.scrub(gone)
     if erasures.any_closed_request(context.catalogue):
@@ -158,8 +168,13 @@ def finish(
 
 
 def repair(context: Context) -> Certificate | None:
-    """Build the groups that were withdrawn, and certify it; None if nothing was missing."""
-    if not erasures.any_erasure_in(context.catalogue, erasures.INSTANT) and not Manifest.load(context.root).missing:
+    """Build what was withdrawn, is missing or damaged, and certify it; None if there was nothing to build."""
+    withdrawn = _withdraw_damaged(context)
+    if (
+        not withdrawn
+        and not erasures.any_erasure_in(context.catalogue, erasures.INSTANT)
+        and not Manifest.load(context.root).missing
+    ):
         return None
     manifest = build(context)
     number = ledger.last_certificate(context.catalogue) + 1
@@ -171,6 +186,25 @@ def repair(context: Context) -> Certificate | None:
         erasures.complete_instant(transaction)
     context.catalogue.scrub()
     return certificate
+
+
+def _withdraw_damaged(context: Context) -> bool:
+    """Let files of the model that are damaged count as not built, and destroy them; whether there are any."""
+    store, manifest = context.store, Manifest.load(context.root)
+    groups = damaged_groups(store.root, manifest)
+    sums = bool(manifest.model_digest) and is_damaged(prototypes_path(store.root), manifest.prototypes)
+    kept = provisioned_groups(store.catalogue)
+    own = [(one.consumer, one.name) for one in kept if is_damaged(one.path(store.root), one.digest)]
+    with store.catalogue.transaction() as transaction:
+        inventory.remove_groups(transaction, groups)
+        parties.remove_provisioned(transaction, own)
+        if sums:
+            inventory.set_prototypes_key(transaction, "")
+    for name in groups:
+        destroy_group(store.root, name)
+    if own:
+        destroy_strays(store)
+    return bool(groups or sums or own)
 
 
 # Steps of `finish`: take out of service, and remove from the disk
@@ -216,7 +250,13 @@ def _prototypes_without(context: Context, leaving: Sequence[Leaving]) -> Prototy
     if row is None or row.key != prototypes_key(store, context.config):
         return None
     try:
-        return load_prototypes(store.root, row.digest).without(_leaving_samples(store, leaving), reuse=True)
+        whole = load_prototypes(store.root, row.digest)
+    except DamagedFile:
+        with store.catalogue.transaction() as transaction:
+            inventory.set_prototypes_key(transaction, "")  # they are summed again
+        return None
+    try:
+        return whole.without(_leaving_samples(store, leaving), reuse=True)
     except DamagedFile:
         return None
 
@@ -250,11 +290,14 @@ def _rebuild(context: Context, classes: tuple[str, ...] | None, recovering: bool
     return ""
 
 
-def _verify(context: Context, number: int, units: set[str]) -> None:
-    """Verify an erasure that carries requests of the queue; if a check fails, its requests fail and others go on."""
+def _verify(context: Context, number: int, units: set[str], groups: set[str]) -> None:
+    """Verify what an erasure that carries requests of the queue wrote; if a check fails, its requests fail, no others.
+
+    `units` are those that it rewrote, and `groups` those that it rebuilt.
+    """
     if not erasures.carries_requests(context.catalogue, number):
         return
-    problem = find_problems(context, units)
+    problem = find_problems(context, units, groups)
     with context.catalogue.transaction() as transaction:
         if problem:
             erasures.set_erasure_state(transaction, number, erasures.UNVERIFIED)

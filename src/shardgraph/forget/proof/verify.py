@@ -6,7 +6,7 @@ edges both check only the files: their training draws new noise each time, and e
 """
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -73,12 +73,13 @@ class Rebuild:
     private: int = 0  # groups with private edges, which are not rebuilt: that would be one more release
 
 
-def find_problems(context: Context, units: Iterable[str]) -> str:
-    """What the plain checks find wrong during an erasure that rewrote these units; "" if nothing.
+def find_problems(context: Context, units: Iterable[str], groups: Collection[str]) -> str:
+    """What is wrong with what an erasure wrote: these units, these groups, prototypes and manifest; "" if nothing.
 
-    Other units are not checked: if one of them is damaged, the operation that reads it fails.
+    The manifest is compared with the catalogue. Bytes that the erasure did not write are not read: if they are damaged,
+    what reads them fails, and not the requests of this erasure.
     """
-    looks = (("certificates", _certificates), ("samples", lambda b: _catalogued(b, units)), ("model", _model))
+    looks = (("samples", lambda b: _catalogued(b, units)), ("model", lambda b: _model(b, groups)))
     wrong = [check for check in (_look(name, look, context) for name, look in looks) if not check.ok]
     return "; ".join(f"{check.name}: {check.detail}" for check in wrong)
 
@@ -214,20 +215,25 @@ def _catalogued(context: Context, units: Iterable[str]) -> str:
     return f"{count} samples, every file as catalogued"
 
 
-def _model(context: Context) -> str:
+def _model(context: Context, groups: Collection[str] | None = None) -> str:
+    """Check the manifest against the catalogue and the files; with `groups`, of the adapters only their files."""
     root, manifest = context.root, Manifest.load(context.root)
     if not manifest.model_digest:
         if ledger.has_event(context.catalogue, "trained"):
             raise VerificationError("manifest.json names no model, the ledger does; `shardgraph train` writes it again")
         return "no model yet"
+    built = {name: row.digest for name, row in inventory.built_groups(context.catalogue).items()}
+    if odd := [name for name, value in manifest.groups.items() if built.get(name) != value]:
+        raise VerificationError(f"manifest.json names groups that the catalogue does not: {some(sorted(odd))}")
     for name, expected in manifest.groups.items():
-        load_group(root, name, expected)
+        if groups is None or name in groups:
+            load_group(root, name, expected)
     classes = load_classes(root, manifest.prototypes)
     if manifest.classes != classes:
         raise VerificationError(f"manifest.json names the classes {some(manifest.classes)}, the prototypes have others")
     wanted = set(wanted_groups(context.store, context.config, context.numerics))
-    if odd := set(manifest.missing) - (wanted - set(manifest.groups)):
-        raise VerificationError(f"manifest.json says that groups are missing which are not: {some(sorted(odd))}")
+    if present := set(manifest.missing) - (wanted - set(manifest.groups)):
+        raise VerificationError(f"manifest.json says that groups are missing which are not: {some(sorted(present))}")
     found = model_digest(manifest.groups, manifest.prototypes, classes, manifest.weight)
     if found != manifest.model_digest:
         raise VerificationError(f"model_digest should be {found}, the manifest says {manifest.model_digest}")

@@ -18,7 +18,7 @@ for the removal of that sample.
 """
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -31,6 +31,8 @@ from shardgraph.service.runtime.limits import ConcurrencyLimit, SharedCall
 from shardgraph.service.runtime.queries import Queries
 from shardgraph.service.runtime.statistics import Statistics
 from shardgraph.storage.catalogue import Catalogue
+from shardgraph.storage.files import Stamp, file_stamp
+from shardgraph.storage.store import SAMPLES
 from shardgraph.storage.tables import requests
 from shardgraph.storage.tables.requests import ERASING, RECEIVED, RETRAINING, VERIFIED, Request
 
@@ -102,6 +104,7 @@ class Runtime:
         self._verification_limit = ConcurrencyLimit(MAX_EXCLUSIVE, "verifications")
         self._shared_verification = SharedCall(self._verify)
         self._wake_worker, self._grace = wake_worker, grace
+        self._damaged: Mapping[Path, Stamp | None] = {}  # files of the model, as `look_for_damage` found them
 
     @property
     def catalogue(self) -> Catalogue:
@@ -186,7 +189,7 @@ class Runtime:
             served = self.served.current
             if not key[0]:
                 self.served.replace(None)  # there is no model yet
-            elif served is None or served.key != key:
+            elif served is None or served.key != key or self._assembly.served.mended:
                 served = self._replace_model(served)
             if received:
                 self._assembly.queue.withhold([stored.number for stored in received], served.id if served else "")
@@ -195,7 +198,7 @@ class Runtime:
     def _replace_model(self, old: LeasedModel | None) -> LeasedModel:
         for workspace in (self._reader, self._assembly):
             workspace.context.reload_config()
-        model = self._assembly.model()
+        model = self._assembly.served.model(spare_damaged=True)
         key = self._assembly.served.key
         assert key is not None
         if old is not None and old.model.digest == model.digest:
@@ -204,6 +207,24 @@ class Runtime:
         new = LeasedModel(self._assembly.served.record_state(model, key[1]), model, key)
         self.served.replace(new)
         return new
+
+    @property
+    def damage(self) -> str:
+        """What is damaged and what mends it, without names; "" if no damage is known."""
+        files = [path for path, stamp in self._damaged.items() if file_stamp(path) == stamp]  # those not mended since
+        files += self._assembly.served.spared
+        if any(path.is_relative_to(self.root / SAMPLES) for path in files):
+            return "a file of samples is damaged: `shardgraph verify` names it, restore it from a backup"
+        return "a file of the model is damaged: `shardgraph repair` builds it again" if files else ""
+
+    @property
+    def mended(self) -> bool:
+        """Whether a damaged file that the model is served without has changed since; then `sync` reads it again."""
+        return self._assembly.served.mended
+
+    def look_for_damage(self) -> None:
+        """Read the files of the model on disk, to notice damage that a model in memory does not show."""
+        self._damaged = self._reader.served.find_damaged()
 
     # Consumers and exclusive operations
 
