@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from shardgraph.cluster.cluster import Cluster
 
 LOG_POINTER = "record"  # the file with the path of the erasure log, if one is kept
+CATALOGUE = "catalog.sqlite"
 _KEYS, _CONFIG = "keys", "config"  # facts in the catalogue: keyed hashes of the keys and of the configuration
 SERVING = "serving"  # the file that is locked while a service runs
 EXECUTORS = ("serial", "processes", "ray")
@@ -288,6 +289,6 @@ def _join_cluster(address: str | None, workers: int | None) -> "Cluster":
 
 
 def _open_catalogue(root: Path) -> Catalogue:
-    path = root / "catalog.sqlite"
+    path = root / CATALOGUE
     require_content(path)  # in an empty catalogue every sample would count as never seen
     return Catalogue(path)

@@ -3,7 +3,7 @@
 from typing import Any
 
 from shardgraph.errors import ShardgraphError
-from shardgraph.forget.build.wanted import Manifest
+from shardgraph.forget.build.wanted import Manifest, damaged_groups, is_damaged, prototypes_path
 from shardgraph.forget.context import Context
 from shardgraph.learn.numerics import difference
 from shardgraph.storage.files import disk_use
@@ -11,29 +11,35 @@ from shardgraph.storage.tables import erasures, inventory
 
 
 def status(context: Context) -> dict[str, Any]:
-    """The status as a plain dict; it names no sample."""
+    """The status as a plain dict; it names no sample. `damaged` is there if a file of the model is damaged."""
     catalogue, config, root = context.catalogue, context.config, context.root
     manifest = Manifest.load(root)
     waiting = inventory.count_waiting(catalogue)
     same = not manifest.fingerprint or manifest.fingerprint == context.numerics
-    return {
-        "model_digest": manifest.model_digest or None,
-        "trained": config.trained,
-        "complete": bool(manifest.model_digest) and not manifest.missing and not waiting,
-        "samples": inventory.count_by_split(catalogue),
-        "waiting": waiting,
-        "classes": len(manifest.classes),
-        "shards": sum(unit.startswith("shard:") for unit in inventory.unit_digests(catalogue)),
-        "groups": {"serving": len(manifest.groups), "missing": len(manifest.missing)},
-        "lambda": manifest.weight,
-        "requests": erasures.count_erasures_by_state(catalogue),
-        "numerics": "same" if same else difference(context.numerics, manifest.fingerprint),
-        "seed": config.seed,
-        "topology": _topology(context),
-        "recipe": config.recipe,
-        "privacy": _privacy(context, manifest),
-        "disk_bytes": disk_use(root),
-    } | ({"record": _record(context)} if context.keeps_log else {})
+    damaged = len(damaged_groups(root, manifest))
+    damaged += bool(manifest.model_digest) and is_damaged(prototypes_path(root), manifest.prototypes)
+    return (
+        {
+            "model_digest": manifest.model_digest or None,
+            "trained": config.trained,
+            "complete": bool(manifest.model_digest) and not manifest.missing and not waiting and not damaged,
+            "samples": inventory.count_by_split(catalogue),
+            "waiting": waiting,
+            "classes": len(manifest.classes),
+            "shards": sum(unit.startswith("shard:") for unit in inventory.unit_digests(catalogue)),
+            "groups": {"serving": len(manifest.groups), "missing": len(manifest.missing)},
+            "lambda": manifest.weight,
+            "requests": erasures.count_erasures_by_state(catalogue),
+            "numerics": "same" if same else difference(context.numerics, manifest.fingerprint),
+            "seed": config.seed,
+            "topology": _topology(context),
+            "recipe": config.recipe,
+            "privacy": _privacy(context, manifest),
+            "disk_bytes": disk_use(root),
+        }
+        | ({"record": _record(context)} if context.keeps_log else {})
+        | ({"damaged": damaged} if damaged else {})
+    )
 
 
 def _record(context: Context) -> dict[str, Any]:

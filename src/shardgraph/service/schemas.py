@@ -161,7 +161,9 @@ class RequestStatus(BaseModel):
     reason: str
     samples: int
     certificate: int | None = Field(description="Its certificate; requests that are carried out together share one.")
-    failure: str = Field(description="Why it failed; not told to an owner. What it names stays out of service.")
+    failure: str = Field(
+        description="Why it failed or waits; an owner is told without names. What it names stays out of service."
+    )
     history: list[StateChange] = []
 
     @classmethod

@@ -21,6 +21,7 @@ from shardgraph.storage.tables import inventory
 from shardgraph.storage.tables.inventory import Row
 
 TEST_BUCKETS = 16
+SAMPLES = "shards"  # the folder of the files of training samples
 CHUNK_BYTES = 64 << 20  # bytes of embeddings in one unit of the inbox
 Progress = Callable[[int, int], None]
 _Chunk = tuple[Samples, dict[str, int]]  # a memory-mapped unit of the inbox, and the row of every id
@@ -47,7 +48,7 @@ class Store:
         """The path of a unit's file; folders are named by two hex digits, because there may be thousands of files."""
         kind, _, _ = unit.partition(":")
         name = digest("unit", unit)[:32]
-        folder = {"inbox": "inbox", "shard": "shards", "test": "heldout"}[kind]
+        folder = {"inbox": "inbox", "shard": SAMPLES, "test": "heldout"}[kind]
         return self.root / folder / name[:2] / f"{name}.safetensors"
 
     def read(self, unit: str, *, settled: bool = False) -> Samples:

@@ -111,7 +111,7 @@ def forget(
 
 
 def repair(workspace: WorkspacePath, machines: Machines = DEFAULT_MACHINES, as_json: Json = False) -> None:
-    """Rebuild what `forget --instant` withdrew."""
+    """Rebuild what `forget --instant` withdrew, and files of the model that are damaged."""
     with open_workspace(workspace, machines, record="honour") as ws:
         certificate = ws.repair()
         status = ws.status()

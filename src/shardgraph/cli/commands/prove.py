@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import shardgraph
-from shardgraph.cli.command import FAILED, format_bytes, open_workspace, print_facts, print_json, print_note, print_table
+from shardgraph.cli.command import (
+    FAILED,
+    format_bytes,
+    open_workspace,
+    print_facts,
+    print_json,
+    print_note,
+    print_table,
+)
 from shardgraph.cli.options.shared import DEFAULT_MACHINES, Json, Machines, WorkspacePath
 from shardgraph.errors import FingerprintError, InputError, UnknownSample, VerificationError
 
@@ -175,6 +183,8 @@ def _verdict(check: "Check") -> str:
 def _state(facts: dict[str, Any]) -> str:
     if not facts["trained"]:
         return "not trained yet"
+    if damaged := facts.get("damaged"):
+        return f"{damaged} damaged or missing files of the model; `shardgraph repair` builds them again"
     if facts["groups"]["missing"]:
         return "withdrawn groups are missing; `shardgraph repair` rebuilds them"
     return "samples wait in the inbox; `shardgraph train` assigns them" if facts["waiting"] else "complete"

@@ -205,6 +205,20 @@ def load_classes(root: Path, expected: str) -> tuple[str, ...]:
     return unpack_strings("classes", unpack(read_built(prototypes_path(root), expected)))
 
 
+def damaged_groups(root: Path, manifest: Manifest) -> list[str]:
+    """The groups whose files are missing or not as the manifest names them; this reads all of them."""
+    return [name for name, value in manifest.groups.items() if is_damaged(group_path(root, name), value)]
+
+
+def is_damaged(path: Path, expected: str) -> bool:
+    """Whether a file that was built is missing, or its bytes have another digest."""
+    try:
+        read_built(path, expected)
+    except DamagedFile:
+        return True
+    return False
+
+
 def destroy_group(root: Path, name: str) -> None:
     """Overwrite and unlink a group's adapters."""
     destroy_with_folder(group_path(root, name))
@@ -216,5 +230,6 @@ def read_built(path: Path, expected: str) -> memoryview:
         raise DamagedFile(f"{path} is missing; `shardgraph train` builds it again")
     raw, value = read_digested(path)
     if value != expected:
-        raise DamagedFile(f"{path} is torn or was changed; `shardgraph train --rebuild` builds it again")
+        advice = "`shardgraph repair` builds it again, `shardgraph train --rebuild` everything"
+        raise DamagedFile(f"{path} is torn or was changed; {advice}")
     return raw

@@ -6,7 +6,7 @@ edges both check only the files: their training draws new noise each time, and e
 """
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -82,12 +82,13 @@ class Rebuild:
     private: int = 0  # groups with private edges, which are not rebuilt: that would be one more release
 
 
-def find_problems(context: Context, units: Iterable[str]) -> str:
-    """What the plain checks find wrong during an erasure that rewrote these units; "" if nothing.
+def find_problems(context: Context, units: Iterable[str], groups: Collection[str]) -> str:
+    """What is wrong with what an erasure wrote: these units, these groups, prototypes and manifest; "" if nothing.
 
-    Other units are not checked: if one of them is damaged, the operation that reads it fails.
+    The manifest is compared with the catalogue. Bytes that the erasure did not write are not read: if they are damaged,
+    what reads them fails, and not the requests of this erasure.
     """
-    looks = (("certificates", _certificates), ("samples", lambda b: _catalogued(b, units)), ("model", _model))
+    looks = (("samples", lambda b: _catalogued(b, units)), ("model", lambda b: _model(b, groups)))
     wrong = [check for check in (_look(name, look, context) for name, look in looks) if not check.ok]
     return "; ".join(f"{check.name}: {check.detail}" for check in wrong)
 
@@ -260,12 +261,14 @@ def check_manifest(context: Context) -> Manifest:
     return manifest
 
 
-def _model(context: Context) -> str:
+def _model(context: Context, groups: Collection[str] | None = None) -> str:
+    """Check the manifest against the catalogue and the files; with `groups`, of the adapters only their files."""
     root, manifest = context.root, check_manifest(context)
     if not manifest.model_digest:
         return "no model yet"
     for name, expected in manifest.groups.items():
-        load_group(root, name, expected)
+        if groups is None or name in groups:
+            load_group(root, name, expected)
     if manifest.classes != load_classes(root, manifest.prototypes):
         raise VerificationError(f"manifest.json names the classes {some(manifest.classes)}, the prototypes have others")
     return f"{len(manifest.groups)} groups, model {manifest.model_digest[:16]}"

@@ -4,6 +4,8 @@
                    |          (from here on it cannot be cancelled)
                    +-> cancelled                      any -> failed, with a reason; its data stays withheld
 
+A request whose files are damaged stays instant, with a reason, until they are restored.
+
 A request enters a state in the transaction that makes the state true, or after it has become true. While a request
 waits, its samples are listed as withheld, and nothing that learned from them is served (`views.served`).
 
@@ -12,7 +14,7 @@ request with the nearest deadline and all requests that wait for the same groups
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -59,6 +61,7 @@ __all__ = [
     "asked_by",
     "cancel",
     "close",
+    "delay",
     "enter",
     "fail",
     "failure_reason",
@@ -75,6 +78,10 @@ __all__ = [
     "wish",
     "withheld_by",
 ]
+DAMAGED = (
+    "it waits: a file that it needs is damaged or missing; `shardgraph verify` names it: restore it from a backup, and "
+    "the request is carried out"
+)
 PATIENCE = timedelta(days=30)  # the deadline of a request that names none
 MOST = 10_000  # requests that are considered for one batch
 
@@ -158,6 +165,11 @@ def fail(transaction: Transaction, numbers: Iterable[int], reason: str) -> None:
     requests.fail_requests(transaction, numbers, reason)
 
 
+def delay(transaction: Transaction, number: int, reason: str) -> None:
+    """Record why a waiting request waits longer, in a text that contains no names."""
+    requests.set_reason(transaction, number, reason)
+
+
 def failure_reason(error: Exception) -> str:
     """Why a request failed; the text contains no names, because it stays when the names are deleted."""
     if isinstance(error, DamagedFile):
@@ -218,12 +230,13 @@ def wish(catalogue: Catalogue, number: int) -> ForgetRequest:
 # Batches
 
 
-def next_batch(context: Context, grace: float = 0.0) -> list[int]:
+def next_batch(context: Context, grace: float = 0.0, without: Collection[int] = ()) -> list[int]:
     """The requests to carry out now: the due request with the nearest deadline, and all that share groups with it.
 
     A request becomes due after `grace` seconds, in which it can be cancelled, or earlier if its deadline is nearer.
+    Those in `without` are left out.
     """
-    waiting = due_requests(context, grace)
+    waiting = [number for number in due_requests(context, grace) if number not in without]
     return group_requests(waiting[0], _touched(context, waiting)) if waiting else []
 
 

@@ -11,10 +11,17 @@ from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
-from shardgraph.errors import DiskFull, ShardgraphError, WorkspaceBusy, WorkspaceError
+from shardgraph.errors import (
+    DamagedFile,
+    DiskFull,
+    ShardgraphError,
+    VerificationError,
+    WorkspaceBusy,
+    WorkspaceError,
+)
 from shardgraph.forget.context import Context
 from shardgraph.forget.erase import execute
-from shardgraph.forget.erase.execute import check_inputs
+from shardgraph.forget.erase.execute import check_disk, check_inputs
 from shardgraph.forget.erase.plan import ForgetPlan, ForgetRequest, named_rows, plan_forget
 from shardgraph.forget.erase.recovery import writing
 from shardgraph.forget.proof import erasure_log
@@ -23,6 +30,7 @@ from shardgraph.forget.proof.log_standing import describe, look
 from shardgraph.forget.queue import queue
 from shardgraph.forget.queue.queue import Submission, next_batch, unite_requests
 from shardgraph.storage.catalogue import Transaction
+from shardgraph.storage.files import Stamp, file_stamp
 from shardgraph.storage.tables import erasures, inventory, ledger, requests
 from shardgraph.storage.tables.requests import Request
 
@@ -35,6 +43,7 @@ class RequestQueue:
 
     def __init__(self, context: Context) -> None:
         self._context = context
+        self._delayed: dict[int, dict[Path, Stamp | None]] = {}  # requests that wait for files, and how these were
 
     # Requests
 
@@ -55,7 +64,7 @@ class RequestQueue:
             plan_forget(context.store, context.config, context.keys, rest) if rest.selectors() or not joined else None
         )
         if plan and plan.rows:
-            check_inputs(context, plan, instant=True)
+            check_disk(context, plan, instant=False)  # a damaged file delays the erasure, not the withholding
         with context.catalogue.transaction() as transaction:
             number = self._enter(transaction, what, plan, joined, replayed)
         if plan and plan.rows and context.keeps_log:
@@ -115,22 +124,28 @@ class RequestQueue:
         return chosen
 
     def carry_out(self, grace: float = 0.0) -> list[int]:
-        """Finish interrupted erasures, then carry out the next batch; returns its requests, none if nothing is due."""
+        """Finish interrupted erasures, then carry out the next batch; returns its requests, none if nothing is due.
+
+        A request that needs a damaged file waits until the file changes; others are carried out meanwhile.
+        """
         context = self._context
-        waiting = erasures.erasures_under_way(context.catalogue) or next_batch(context, grace)
+        waiting = erasures.erasures_under_way(context.catalogue) or next_batch(context, grace, self._held_up())
         if not waiting and not context.catalogue.dirty:
             queue.settle(context.catalogue)
             return []
         with writing(context):
-            batch = [number for number in next_batch(context, grace) if self._can_run(number)]
-            if batch:
-                context.drop_models()
-                execute.carry_out(context, self._plan(batch), False, batch)
-            return batch
+            while batch := next_batch(context, grace, self._held_up()):
+                if ready := [number for number in batch if self._can_run(number)]:
+                    context.drop_models()
+                    execute.carry_out(context, self._plan(ready), False, ready)
+                    return ready
+        return []
 
     def wait_for(self, number: int) -> Certificate:
         """Wait until a request is done and return its certificate; if no service runs, this carries it out itself."""
         while (found := self.find(number)).state not in requests.FINAL:
+            if found.failure:
+                raise WorkspaceError(f"request {number} is accepted, and nothing it names is served; {found.failure}")
             if self._context.is_served:
                 time.sleep(POLL)
             else:
@@ -218,13 +233,12 @@ class RequestQueue:
         return replace(plan_forget(context.store, context.config, context.keys, samples), request=asked)
 
     def _can_run(self, number: int) -> bool:
-        """Whether a request can be carried out; if its files are damaged, it fails, and others go on."""
+        """Whether a request can be carried out; if its files are damaged, it waits, and others go on."""
         catalogue = self._context.catalogue
         try:
             plan = self._plan([number])
             if plan.rows:
-                check_inputs(self._context, plan, instant=False)
-                return True
+                return self._has_inputs(number, plan)
             with catalogue.transaction() as transaction:  # another erasure has forgotten its samples meanwhile
                 _finish_already(transaction, number, plan.already[-1])
                 transaction.mark_dirty()
@@ -235,6 +249,32 @@ class RequestQueue:
             with catalogue.transaction() as transaction:
                 queue.fail(transaction, [number], queue.failure_reason(error))
         return False
+
+    def _has_inputs(self, number: int, plan: ForgetPlan) -> bool:
+        """Whether the files that a request needs are whole; otherwise it waits until one of them changes."""
+        context, stamps = self._context, dict[Path, Stamp | None]()
+        for _ in range(2):  # the second look comes after the stamps: a file that is restored in between has another one
+            try:
+                check_inputs(context, plan, instant=False)
+                self._delayed.pop(number, None)
+                return True
+            except (DamagedFile, VerificationError):
+                last = certificate_path(context.root, ledger.last_certificate(context.catalogue))
+                files = [*map(context.store.path, inventory.unit_digests(context.catalogue)), last]
+                stamps = stamps or {path: file_stamp(path) for path in files}
+        self._delayed[number] = stamps
+        if self.find(number).failure != queue.DAMAGED:
+            with context.catalogue.transaction() as transaction:
+                queue.delay(transaction, number, queue.DAMAGED)
+        return False
+
+    def _held_up(self) -> list[int]:
+        """The requests that wait for files which have not changed since they were found damaged."""
+        return [
+            number
+            for number, stamps in self._delayed.items()
+            if all(file_stamp(path) == stamp for path, stamp in stamps.items())
+        ]
 
     def _enter(
         self,

@@ -18,11 +18,25 @@ from shardgraph.service.auth.tokens import AUDITOR, CONSUMER, LOCAL, OPERATOR, O
 from shardgraph.service.runtime.models import Models
 from shardgraph.service.runtime.runtime import LEASES, Runtime
 from shardgraph.storage.tables.requests import DONE
+from shardgraph.storage.tables.requests import FAILED as FAILED_STATE
 from shardgraph.storage.tables.requests import Request as StoredRequest
 
+ASK = "ask the operator, with this request's number"
 FAILED = (
     "the request could not be carried out, and what it names stays out of service; the operator can see why and retry "
-    "it: ask the operator, with this request's number"
+    f"it: {ASK}"
+)
+WAITS = (
+    "the request is accepted, and nothing that saw what it names is used; the erasure waits, because a file of the "
+    f"service is damaged, and is carried out when the operator has restored it: {ASK}"
+)
+UNVERIFIED = (
+    "what the request names is erased, but a check afterwards failed, so that there is no certificate yet; the "
+    f"operator can see why and retry it: {ASK}"
+)
+INCOMPLETE = (
+    "what the request names is erased, and nothing that saw it is used; parts of the model could not be rebuilt "
+    f"without it yet: {ASK}"
 )
 bearer = HTTPBearer(auto_error=False, description="`Authorization: Bearer sg.NAME.SECRET`, made by `shardgraph token`")
 
@@ -105,7 +119,16 @@ def only_owned(runtime: Runtime, who: Caller, ids: Iterable[str]) -> list[str]:
 def redact(stored: StoredRequest, who: Caller | None) -> StoredRequest:
     """A request as the caller may see it: why it failed may name data of others, and is not shown to an owner."""
     hidden = stored.failure and (who is None or who.role == OWNER)
-    return replace(stored, failure=FAILED) if hidden else stored
+    return replace(stored, failure=_said_to_owner(stored)) if hidden else stored
+
+
+def _said_to_owner(stored: StoredRequest) -> str:
+    """What an owner is told of a request that failed or waits; every word of it is true, and it names no file."""
+    if stored.state != FAILED_STATE:
+        return WAITS
+    if stored.erasure is None:
+        return FAILED
+    return UNVERIFIED if stored.certificate is None else INCOMPLETE
 
 
 def find_request(runtime: Runtime, number: int, who: Caller) -> StoredRequest:

@@ -22,7 +22,7 @@ for the removal of that sample.
 """
 
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -46,6 +46,8 @@ from shardgraph.service.runtime.limits import ConcurrencyLimit, SharedCall
 from shardgraph.service.runtime.queries import Queries
 from shardgraph.service.runtime.statistics import Statistics
 from shardgraph.storage.catalogue import Catalogue
+from shardgraph.storage.files import Stamp, file_stamp
+from shardgraph.storage.store import SAMPLES
 from shardgraph.storage.tables import requests
 from shardgraph.storage.tables.requests import ERASING, RECEIVED, RETRAINING, VERIFIED, Request
 
@@ -168,6 +170,7 @@ class Runtime:
         self._verification_limit = ConcurrencyLimit(MAX_EXCLUSIVE, "verifications")
         self._shared_verification = SharedCall(self._verify)
         self._wake_worker, self._grace = wake_worker, grace
+        self._damaged: Mapping[Path, Stamp | None] = {}  # files of the model, as `look_for_damage` found them
 
     @property
     def catalogue(self) -> Catalogue:
@@ -255,7 +258,7 @@ class Runtime:
             received = requests.requests_after(self._assembly.context.catalogue, states=(RECEIVED,), limit=10_000)
             key = self._assembly.served.current_key()
             state = self.served.current
-            if state.key != key:
+            if state.key != key or self._assembly.served.mended:
                 state = self._replace_model(state, key)
             if received:
                 self._assembly.queue.withhold([stored.number for stored in received], state.id or "")
@@ -268,13 +271,32 @@ class Runtime:
         if key[0]:
             for workspace in (self._reader, self._assembly):
                 workspace.context.reload_config()
-            model, served = self._assembly.model(), self._assembly.served
+            served = self._assembly.served
+            model = served.model(spare_damaged=True)
             assert served.key is not None
             same = old.model is not None and old.model.digest == model.digest
             state = old.id if same else served.record_state(model, served.key[1])
             new = ModelState(state, model, served.key, served.groups)
         self.served.replace(new)
         return new
+
+    @property
+    def damage(self) -> str:
+        """What is damaged and what mends it, without names; "" if no damage is known."""
+        files = [path for path, stamp in self._damaged.items() if file_stamp(path) == stamp]  # those not mended since
+        files += self._assembly.served.spared
+        if any(path.is_relative_to(self.root / SAMPLES) for path in files):
+            return "a file of samples is damaged: `shardgraph verify` names it, restore it from a backup"
+        return "a file of the model is damaged: `shardgraph repair` builds it again" if files else ""
+
+    @property
+    def mended(self) -> bool:
+        """Whether a damaged file that the model is served without has changed since; then `sync` reads it again."""
+        return self._assembly.served.mended
+
+    def look_for_damage(self) -> None:
+        """Read the files of the model on disk, to notice damage that a model in memory does not show."""
+        self._damaged = self._reader.served.find_damaged()
 
     # Consumers and exclusive operations
 

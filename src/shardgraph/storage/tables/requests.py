@@ -227,8 +227,13 @@ def fail_requests(transaction: Transaction, numbers: Iterable[int], reason: str)
     """Move requests to failed, with a reason that contains no names; their samples stay withheld."""
     numbers = list(numbers)
     move_requests(transaction, numbers, FAILED)
-    sql = "UPDATE requests SET failure = ? WHERE number = ?"
-    transaction.executemany(sql, [(reason, number) for number in numbers])
+    for number in numbers:
+        set_reason(transaction, number, reason)
+
+
+def set_reason(transaction: Transaction, number: int, reason: str) -> None:
+    """Record why a request failed, or why it waits; the next state deletes it."""
+    transaction.execute("UPDATE requests SET failure = ? WHERE number = ?", (reason, number))
 
 
 def set_erasure(transaction: Transaction, number: int, erasure: int) -> None:
