@@ -274,6 +274,20 @@ def test_a_damaged_adapter_fails_nothing_that_does_not_need_it(root, monkeypatch
         assert len(left_out.average) < len(mended.average) and mended.digest != whole
 
 
+def test_a_service_that_starts_with_damaged_prototypes_sums_them_again(root):
+    path = root / "prototypes.safetensors"
+    with Workspace(root) as workspace:
+        whole = workspace.model().digest
+    raw = path.read_bytes()
+    path.write_bytes(raw[:-1])
+    with running(root, "/health") as service:
+        until(service, 200, "/predictions")
+        assert service.runtime.served.current.model.digest == whole
+        assert "`shardgraph repair`" in service("GET", "/ready").json()["reason"]
+        assert ask(service, ROWS[0].id).status_code == 202 and service.work() == [1]
+        assert until(service, 200)["ready"], "the erasure has summed them again, too"
+
+
 def until(service, code, path="/ready"):
     """The answer, once it has this code."""
     end = time.monotonic() + 30
