@@ -4,7 +4,7 @@
 
 Each trial copies a workspace, flips one bit in one file, and tries through the command line:
 
-    verify      must find the flip, if it changed content
+    verify      must find the flip, if it changed content, or bring the content back
     forget      refuses, or leaves exactly what a forget of the undamaged workspace leaves
     add         must not let a forgotten sample return
 
@@ -52,7 +52,7 @@ HISTORY = (
 )
 FORGETS = {"--source": "ann", "--subject": "p7", "--label": "bee", "--sample": "s-030"}
 PROMISED = ("manifest.json", "prototypes.safetensors", "shards", "heldout", "inbox", "models")
-COLUMNS = ("flips", "content", "found", "missed", "refused", "complete", "WRONG", "kept out", "RETURNED")
+COLUMNS = ("flips", "content", "found", "mended", "missed", "refused", "complete", "WRONG", "kept out", "RETURNED")
 WRONG = ("missed", "WRONG", "RETURNED")
 
 
@@ -206,7 +206,8 @@ def try_one(template: Template, path: Path, rng: random.Random) -> tuple[list[st
         changed = content(target) != before
         code, _ = command("verify WS", root)
         if changed:
-            counted += ["content", "found" if code else "missed"]
+            mended = not code and content(target) == before  # as after a crash: the catalogue says what is right
+            counted += ["content", "found" if code else "mended" if mended else "missed"]
         told = f"{relative} byte {byte}"
     option = rng.choice(list(FORGETS))
     with copied(template) as (root, _):
