@@ -64,7 +64,7 @@ class Context:
         self.catalogue = _open_catalogue(self.root)
         self.store = Store(self.root, self.catalogue)
         self.keys = Keys.load(self.root)
-        self._check_identity()
+        self.check_identity()
         self.lock = WriteLock(self.root)
         self.cluster = _join_cluster(ray_address, workers) if executor == "ray" else None
         self.backbone_path = None if backbone_path is None else str(backbone_path)
@@ -146,14 +146,14 @@ class Context:
             self.config = config
             self._record_identity([self.keys], [config])
 
-    def check_identity(self) -> None:
-        """Raise unless the keys and the configuration are those that were recorded; needs the lock to record them."""
-        self._check_identity()
+    def record_identity(self) -> None:
+        """Record the keys and the configuration that are in use, so that others are refused from now on."""
         keys, config = self._keys_mark(self.keys), self._config_mark(self.keys, self.config)
         if (self.catalogue.state(_KEYS), self.catalogue.state(_CONFIG)) != (keys, config):
             self._record_identity([self.keys], [self.config])
 
-    def _check_identity(self) -> None:
+    def check_identity(self) -> None:
+        """Raise unless the keys and the configuration are those that were recorded."""
         keys, configs = self.catalogue.state(_KEYS), self.catalogue.state(_CONFIG)
         if keys is not None and self._keys_mark(self.keys) not in keys.split():
             raise DamagedFile(

@@ -172,6 +172,7 @@ class Workspace:
                 context.save_config(replace(context.config, dims=dims))
             returns = partial(self._return, ids=returning) if returning else None
             context.store.put_inbox(samples, returns)
+            context.record_identity()
             if returning and context.keeps_log:
                 erasure_log.confirm(context)
         return len(samples)
@@ -250,6 +251,7 @@ class Workspace:
             manifest = build(context)
             detail = {"model": context.keys.mark(manifest.model_digest), "groups": len(manifest.groups)}
             context.record_event("trained", detail | {"config": context.keys.mark("config", config.basis)})
+            context.record_identity()
             context.catalogue.scrub()
         return manifest
 

@@ -165,7 +165,8 @@ class Checksums:
         return [name for (name,) in self._all(sql)]
 
     def _damaged(self, what: str) -> DamagedFile:
-        return DamagedFile(f"{self._path} is damaged: {what}; restore the workspace from a backup")
+        advice = "check the disk and try again; if the error stays, restore the workspace from a backup"
+        return DamagedFile(f"{self._path} is damaged: {what}; {advice}")
 
     def _all(self, sql: str, *values: object) -> list[_Row]:
         return self._run(lambda: self._db.execute(sql, values).fetchall())

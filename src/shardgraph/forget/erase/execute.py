@@ -134,6 +134,7 @@ def accept(context: Context, plan: ForgetPlan, instant: bool, numbers: Sequence[
             erasure_log.append(context, transaction, [row.id for row in plan.rows])
     if logged:
         erasure_log.confirm(context)
+    context.record_identity()
     return number
 
 
