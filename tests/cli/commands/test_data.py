@@ -40,7 +40,7 @@ def test_duplicate_ids(ws: Path, tmp_path: Path, data: Path):
 
 
 def test_a_forgotten_sample_comes_back_only_when_allowed(ws: Path, tmp_path: Path):
-    assert run("forget", ws, "--sample", "s-001").code == 0
+    assert run("forget", ws, "--yes", "--sample", "s-001").code == 0
     again = saved(tmp_path, ids=np.array(["a", "b", "s-001"]))
     assert "'s-001'" in refused(ws, "add", ws, again).err
     assert run("add", ws, again, "--allow-return").code == 0
@@ -68,7 +68,7 @@ def test_too_little_disk(ws: Path, data: Path, monkeypatch: pytest.MonkeyPatch):
     full = namedtuple("full", "total used free")(1, 1, 0)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: full)
     assert "MB free" in refused(ws, "add", ws, data / "more.npz").err
-    assert "MB free" in refused(ws, "forget", ws, "--sample", "s-001").err
+    assert "MB free" in refused(ws, "forget", ws, "--yes", "--sample", "s-001").err
 
 
 def test_new_samples_of_a_file_that_was_added_before_come_in(ws: Path, data: Path, tmp_path: Path):
@@ -96,7 +96,7 @@ def test_what_is_here_with_another_word_is_refused(ws: Path, tmp_path: Path, col
 
 
 def test_what_was_forgotten_does_not_come_back_as_new(ws: Path, data: Path):
-    run("forget", ws, "--sample", "s-001")
+    run("forget", ws, "--yes", "--sample", "s-001")
     failed = run("add", ws, data / "data.npz", "--only-new", "--json")
     assert failed.code == 1 and failed.json["ids"] == ["s-001"] and "forgotten before" in failed.json["error"]
 
@@ -120,9 +120,9 @@ def test_a_plan_weighs_what_it_expects_by_the_rates(ws: Path):
 
 def test_it_leaves_with_the_source(ws: Path):
     run("source", ws, "ann", "--owner", "a very findable owner")
-    run("forget", ws, "--sample", "s-003")
+    run("forget", ws, "--yes", "--sample", "s-003")
     assert run("status", ws, "--json").json["sources"]["ann"]["owner"]
-    run("forget", ws, "--source", "ann")
+    run("forget", ws, "--yes", "--source", "ann")
     assert "ann" not in run("status", ws, "--json").json["sources"]
     assert not [path for path in ws.rglob("*") if path.is_file() and b"findable owner" in path.read_bytes()]
 

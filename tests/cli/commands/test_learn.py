@@ -40,11 +40,11 @@ def test_a_rebuilt_model_is_the_same(ws: Path):
 
 
 def test_a_new_secret_drops_the_marks_of_what_was_forgotten(ws: Path):
-    run("forget", ws, "--sample", "s-001")
+    run("forget", ws, "--yes", "--sample", "s-001")
     (ws / "secret.key").write_bytes(bytes(range(32)))
     assert run("train", ws).code == 0
     assert run("verify", ws, "--full").code == 0
-    assert run("forget", ws, "--sample", "s-001").code == 1
+    assert run("forget", ws, "--yes", "--sample", "s-001").code == 1
 
 
 def test_predictions_on_screen_in_json_and_in_files(ws: Path, tmp_path: Path, data: Path):

@@ -48,7 +48,7 @@ def test_a_plan_tells_of_twins(doubled: Path):
 
 
 def test_twins_are_forgotten_when_asked(doubled: Path):
-    forgot = run("forget", doubled, "--sample", "s-001", "--with-twins", *STRICT, "--json").json
+    forgot = run("forget", doubled, "--yes", "--sample", "s-001", "--with-twins", *STRICT, "--json").json
     assert forgot["plan"]["samples"] == 3 and set(forgot["nonces"]) == {"copy", "nearly", "s-001"}
     assert run("twins", doubled, *STRICT, "--json").json["pairs"] == []
     assert run("verify", doubled, "--full").code == 0

@@ -54,9 +54,9 @@ def test_a_walk_with_private_edges(untrained: Path):
     plan = run("plan", untrained, "--sample", "s-001", "--no-twins", "--json").json["privacy"]
     assert plan["groups_charged"] == 2 and plan["after"]["removed"] == 1 and plan["before"]["removed"] == 0
     assert "groups charged" in run("plan", untrained, "--sample", "s-001", "--no-twins").out
-    forgot = run("forget", untrained, "--sample", "s-001", "--json").json
+    forgot = run("forget", untrained, "--yes", "--sample", "s-001", "--json").json
     assert forgot["guarantee"].startswith("private: 3 groups") and "exact" not in json.dumps(forgot["guarantee"])
-    assert run("forget", untrained, "--sample", "s-001", "--json").json["already_forgotten"]
+    assert run("forget", untrained, "--yes", "--sample", "s-001", "--json").json["already_forgotten"]
     status = run("status", untrained, "--json").json["privacy"]
     assert status["removed"] == 1 and status["method"] == "formula/rdp"
     left = status["shards"]["bob"]

@@ -22,6 +22,10 @@ from shardgraph.cli.commands.twins import remaining_twins, twin_rows
 from shardgraph.cli.options.shared import DEFAULT_MACHINES, NO_SELECTION, Json, Machines, Selection, WorkspacePath
 
 SHOWN = 20  # nonces that are printed
+NEEDS_YES = (
+    "there is no terminal to ask for confirmation, and what is forgotten cannot be brought back: give --yes; "
+    "`shardgraph plan` shows what would be forgotten"
+)
 NOT_ACCEPTED = "the request was not accepted and nothing was forgotten"
 
 
@@ -63,11 +67,15 @@ def forget(
         ),
     ] = False,
     reason: Annotated[str, typer.Option(help="Stored with the request; do not name a person here.")] = "",
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Do not ask for confirmation; required where there is no terminal.")
+    ] = False,
     machines: Machines = DEFAULT_MACHINES,
     as_json: Json = False,
 ) -> None:
     """Forget samples; print the number of the certificate and the guarantee that holds."""
+    if not yes and not _has_terminal():
+        raise typer.BadParameter(NEEDS_YES, param_hint="--yes")
     accepted = False
     try:
         request = _request(selection, reason)
@@ -174,10 +182,13 @@ def _expected_cost(ws: "shardgraph.Workspace") -> dict[str, Any] | None:
     return {"samples": found.expected, "share": share, "by_rates": found.by_rates}
 
 
+def _has_terminal() -> bool:
+    """Whether a person can be asked: standard input and standard error are a terminal."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
 def _confirm(found: "shardgraph.ForgetPlan") -> None:
-    """Ask for confirmation if there is a terminal."""
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        return
+    """Ask for confirmation on the terminal."""
     share = f"{found.share:.1%} of a full retraining"
     if not typer.confirm(f"Forget {len(found.rows)} samples permanently ({share})?", err=True):
         print_note("nothing was forgotten")
