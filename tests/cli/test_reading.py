@@ -15,7 +15,7 @@ from shardgraph.embedding import pipeline as embedding
 from shardgraph.embedding.readers.folder import FolderReader
 from shardgraph.embedding.records import Record
 from shardgraph.errors import DuplicateSample
-from tests.cli.conftest import refused, run, saved
+from tests.cli.conftest import misused, refused, run, saved
 
 
 @pytest.fixture
@@ -210,7 +210,7 @@ def test_bad_paths(ws: Path, tmp_path: Path):
     refused(ws, "add", ws, Path(__file__))
     refused(ws, "predict", ws, tmp_path / "missing.npz")
     refused(ws, "predict", ws, saved(tmp_path, tokens=np.ones((3, 2, 9), np.float32)))
-    refused(ws, "predict", ws, saved(tmp_path), "--out", tmp_path / "p.xlsx")
+    misused(ws, "predict", ws, saved(tmp_path), "--out", tmp_path / "p.xlsx")
 
 
 def test_an_empty_file_and_names_that_are_no_text(ws: Path, tmp_path: Path):
@@ -225,4 +225,4 @@ def test_an_empty_file_and_names_that_are_no_text(ws: Path, tmp_path: Path):
 
 def test_images_for_a_workspace_of_embeddings(ws: Path, photos: Path):
     assert "precomputed" in refused(ws, "add", ws, photos).err
-    assert "MEANING" in refused(ws, "add", ws, photos, "--column", "nonsense").err
+    assert "MEANING" in misused(ws, "add", ws, photos, "--column", "nonsense").err

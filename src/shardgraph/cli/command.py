@@ -53,6 +53,8 @@ def open_workspace(
 
     Until then progress bars may be on the terminal.
     """
+    if machines.executor != "ray" and (given := machines.ray_address or machines.ray_storage):
+        raise typer.BadParameter(f"--ray-address and --ray-storage need --executor ray, got {given!r} without it")
     bars = ProgressBars()
     memory = machines.gpu_memory and int(machines.gpu_memory * 2**30)
     options = vars(machines) | {"gpu_memory": memory, "device": device, "progress": bars}

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.cli.conftest import refused, run, saved
+from tests.cli.conftest import misused, refused, run, saved
 
 
 def test_other_topologies_and_recipes(untrained: Path, tmp_path: Path):
@@ -99,5 +99,5 @@ def test_training_and_forgetting_on_a_cluster_give_the_model_of_one_process(untr
 
 
 def test_an_unknown_executor_is_named(ws: Path):
-    ran = run("repair", ws, "--executor", "slurm")
-    assert ran.code == 1 and ran.err == "error: executor must be one of serial, processes, ray, got 'slurm'\n"
+    shown = misused(ws, "repair", ws, "--executor", "slurm").err
+    assert "must be one of serial, processes, ray, got" in shown and "'slurm'" in shown

@@ -33,7 +33,6 @@ def test_twins_are_listed(doubled: Path):
     assert {pair["other"] for pair in one["pairs"]} == {"copy", "s-001"}
     assert "equal" in run("twins", doubled).out
     assert run("twins", doubled, "--sample", "nobody").code == 1
-    assert run("twins", doubled, "--threshold", 2).code == 1
 
 
 def test_a_plan_tells_of_twins(doubled: Path):

@@ -8,8 +8,18 @@ import typer
 
 import shardgraph
 from shardgraph.cli.command import open_workspace, print_facts, print_json, print_note
-from shardgraph.cli.options.shared import DEFAULT_MACHINES, Columns, Json, Machines, WorkspacePath
-from shardgraph.errors import InputError, ShardgraphError
+from shardgraph.cli.options.shared import (
+    DEFAULT_MACHINES,
+    Columns,
+    Json,
+    Machines,
+    WorkspacePath,
+    checking_options,
+    on_device,
+    one_of,
+    share,
+)
+from shardgraph.errors import ShardgraphError
 
 SHOWN = 20  # skipped samples that are printed one by one
 
@@ -36,7 +46,9 @@ def init(
             show_default="the labels present at the first training",
         ),
     ] = None,
-    dtype: Annotated[str, typer.Option(help="How tokens are stored: float16 or float32.")] = "float16",
+    dtype: Annotated[
+        str, typer.Option(callback=one_of("float16", "float32"), help="How tokens are stored: float16 or float32.")
+    ] = "float16",
     layer: Annotated[
         int | None, typer.Option(help="The layer of the backbone that gives tokens.", show_default="by the backbone")
     ] = None,
@@ -44,7 +56,10 @@ def init(
         int | None, typer.Option(min=1, help="Side of the square images, in pixels.", show_default="by the backbone")
     ] = None,
     device: Annotated[
-        str | None, typer.Option(help="Where the backbone runs: cpu or cuda.", show_default="a GPU if there is one")
+        str | None,
+        typer.Option(
+            callback=on_device, help="Where the backbone runs: cpu or cuda.", show_default="a GPU if there is one"
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -52,6 +67,7 @@ def init(
     import secrets
 
     declared = _class_list(classes)
+    _check_backbone(backbone)
     identity = shardgraph.backbone_identity(backbone, dtype=dtype, layer=layer, size=size, device=device)
     root = secrets.randbits(32) if seed is None else seed
     with shardgraph.Workspace.create(workspace, seed=root, backbone=identity, classes=declared, dtype=dtype) as made:
@@ -100,8 +116,10 @@ def add(
     as_json: Json = False,
 ) -> None:
     """Add samples; after the first training, also train the groups that they belong to."""
-    from shardgraph.cli.reading import add_path
+    from shardgraph.cli.reading import add_path, columns_of
 
+    with checking_options():
+        columns_of(column or ())
     added, present, bad = 0, 0, dict[str, str]()
     with open_workspace(workspace, machines) as ws:
         for i, path in enumerate(paths):
@@ -130,7 +148,9 @@ def source(
     terms: Annotated[str | None, typer.Option(help="The terms of use: a licence, a contract, a consent.")] = None,
     rate: Annotated[
         float | None,
-        typer.Option(help="The share of its samples that is expected to be forgotten per year, from 0 to 1."),
+        typer.Option(
+            callback=share, help="The share of its samples that is expected to be forgotten per year, from 0 to 1."
+        ),
     ] = None,
     clear: Annotated[bool, typer.Option("--clear", help="Remove the description; the samples stay.")] = False,
     as_json: Json = False,
@@ -147,6 +167,15 @@ def source(
     print_json(facts) if as_json else print_facts("source", facts.items())
 
 
+def _check_backbone(name: str) -> None:
+    """Raise if no backbone has this name."""
+    from shardgraph.embedding.backbones.registry import names
+
+    known = ["precomputed", *names()]
+    if name.partition(":")[0] not in {each.partition(":")[0] for each in known}:
+        raise typer.BadParameter(f"must be one of {', '.join(known)}, got {name!r}", param_hint="--backbone")
+
+
 def _class_list(given: str | None) -> list[str] | None:
     if given is None:
         return None
@@ -157,7 +186,9 @@ def _class_list(given: str | None) -> list[str] | None:
     else:
         names = [name.strip() for name in given.split(",")]
     if not all(names) or not names:
-        raise InputError(f"a class list must hold names that are not empty, got {given!r}")
+        raise typer.BadParameter(
+            f"a class list must hold names that are not empty, got {given!r}", param_hint="--classes"
+        )
     return names
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from shardgraph.cli.command import open_workspace, print_facts, print_json, print_note, print_table
-from shardgraph.cli.options.shared import Json, Workers, WorkspacePath
+from shardgraph.cli.options.shared import Json, Workers, WorkspacePath, finite, on_device, one_of
 from shardgraph.errors import ConfigError
 
 
@@ -17,10 +17,14 @@ def serve(
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 selects a free port and logs it.")] = 8000,
     grace: Annotated[
-        float, typer.Option(min=0, help="Seconds in which a request can be cancelled before it is erased.")
+        float,
+        typer.Option(min=0, callback=finite, help="Seconds in which a request can be cancelled before it is erased."),
     ] = 0.0,
     device: Annotated[
-        str | None, typer.Option(help="Where groups are rebuilt: cpu or cuda.", show_default="as the model was built")
+        str | None,
+        typer.Option(
+            callback=on_device, help="Where groups are rebuilt: cpu or cuda.", show_default="as the model was built"
+        ),
     ] = None,
     record: Annotated[
         Path | None,
@@ -51,7 +55,13 @@ def serve(
 def token(
     workspace: WorkspacePath,
     name: Annotated[str | None, typer.Argument(help="The name of the token.", show_default="list all")] = None,
-    role: Annotated[str | None, typer.Option(help="Create a token: owner, operator, consumer or auditor.")] = None,
+    role: Annotated[
+        str | None,
+        typer.Option(
+            callback=one_of("owner", "operator", "consumer", "auditor"),
+            help="Create a token: owner, operator, consumer or auditor.",
+        ),
+    ] = None,
     source: Annotated[list[str] | None, typer.Option("--source", help="A source of an owner; may be repeated.")] = None,
     revoke: Annotated[bool, typer.Option("--revoke", help="Revoke the token at once.")] = False,
     as_json: Json = False,
