@@ -1,6 +1,7 @@
 """What others call: the command line's options and arguments, and the service's routes, schemas and pages.
 
-`surface.json` holds what it was before; a command may only be new if it is named in NEW_COMMANDS.
+`surface.json` holds what it was before; a command may only be new if it is named in NEW_COMMANDS, an option if it is in
+ADDED_OPTIONS.
 """
 
 import json
@@ -18,6 +19,7 @@ import httpx
 import typer.main
 
 from shardgraph.cli.main import app
+from tests.compatibility.additions import ADDED_OPTIONS
 from tests.compatibility.samples import write_samples
 from tests.compatibility.scenarios import HERE, MEMORY, run
 
@@ -40,6 +42,16 @@ def commands() -> dict[str, Any]:
     """Every command's options (VALUE: it takes one; ...: also several) and arguments, and those of the app itself."""
     group: Any = typer.main.get_command(app)
     return {"": _parameters(group)} | {name: _parameters(command) for name, command in group.commands.items()}
+
+
+def without_additions(found: dict[str, Any]) -> dict[str, Any]:
+    """The commands without the options that were added."""
+    return {
+        name: known | {"options": [each for each in known["options"] if each not in ADDED_OPTIONS.get(name, ())]}
+        if "options" in known
+        else known
+        for name, known in found.items()
+    }
 
 
 def service() -> dict[str, Any]:
@@ -78,6 +90,7 @@ def differences(expected: dict[str, Any], found: dict[str, Any]) -> list[str]:
     for part in sorted(expected.keys() | found.keys()):
         named = _by_properties if part == "schemas" else _by_name
         old, new = (named(side.get(part, {})) for side in (expected, found))
+        new = without_additions(new) if part == "commands" else new
         allowed = NEW_COMMANDS - old.keys() if part == "commands" else frozenset()
         for name in sorted((old.keys() | new.keys()) - allowed):
             if old.get(name) != new.get(name):

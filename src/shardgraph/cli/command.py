@@ -10,6 +10,7 @@ exit code 0    success; also if the samples had already been forgotten
 
 import inspect
 import json
+import math
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -53,6 +54,7 @@ def open_workspace(
 
     Until then progress bars may be on the terminal.
     """
+    check_finite("--gpu-memory", machines.gpu_memory)
     if machines.executor != "ray" and (given := machines.ray_address or machines.ray_storage):
         raise typer.BadParameter(f"--ray-address and --ray-storage need --executor ray, got {given!r} without it")
     bars = ProgressBars()
@@ -73,6 +75,30 @@ def exit_interrupted(state: str = CONTINUES) -> NoReturn:
     """End the command after Ctrl-C and print the state of its work."""
     print_note(f"interrupted: {state}")
     raise typer.Exit(INTERRUPTED) from None
+
+
+# Checking the values of options
+
+
+@contextmanager
+def checking_options() -> Iterator[None]:
+    """Within it, an error of the library is about the value of an option: exit code 2."""
+    try:
+        yield
+    except ShardgraphError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+def check_finite(option: str, value: float | None) -> None:
+    """Raise if a number is infinite or not a number, which no range excludes."""
+    if value is not None and not math.isfinite(value):
+        raise typer.BadParameter(f"must be a finite number, got {value}", param_hint=option)
+
+
+def check_threshold(value: float) -> None:
+    """Raise unless a cosine is above 0 and at most 1."""
+    if not 0 < value <= 1:
+        raise typer.BadParameter(f"must be above 0 and at most 1, got {value}", param_hint="--threshold")
 
 
 # Printing

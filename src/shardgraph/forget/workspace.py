@@ -1,5 +1,6 @@
 """Workspace: a folder that learns, predicts, forgets exactly, and can prove it."""
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import cached_property
@@ -254,18 +255,35 @@ class Workspace:
         """Accuracy on the samples whose split is test: they are stored, can be forgotten, and are never trained on.
 
         A consumer's model is evaluated on all of them, also on those of classes and sources that it may not use.
-        `unknown` counts the samples of classes that the model does not have: it cannot predict them.
+        `unknown` counts the samples of classes that the model does not have: it cannot predict them. `classes` holds
+        the accuracy of every class that has test samples, and `macro_accuracy` is their mean.
         """
         units = [unit for unit in inventory.occupied_units(self.context.catalogue) if unit.startswith("test:")]
         if not units:
             raise InputError("there is no sample whose split is test; add some, then train")
-        model, count, correct, unknown = self.model(consumer), 0, 0, 0
+        model, counts, right = self.model(consumer), Counter[str](), Counter[str]()
         for unit in units:  # one file in memory at a time
             samples = self.context.store.read(unit)
-            correct += sum(a == b for a, b in zip(model.predict(samples), samples.labels, strict=True))
-            unknown += sum(label not in model.classes for label in samples.labels)
-            count += len(samples)
-        return {"accuracy": correct / count, "samples": count, "correct": correct, "unknown": unknown}
+            counts.update(samples.labels)
+            right.update(a for a, b in zip(model.predict(samples), samples.labels, strict=True) if a == b)
+        count, correct = counts.total(), right.total()
+        classes = [
+            {
+                "label": label,
+                "accuracy": right[label] / counts[label],
+                "samples": counts[label],
+                "correct": right[label],
+            }
+            for label in sorted(counts)
+        ]
+        return {
+            "accuracy": correct / count,
+            "samples": count,
+            "correct": correct,
+            "unknown": sum(counts[label] for label in counts if label not in model.classes),
+            "macro_accuracy": sum(right[label] / counts[label] for label in counts) / len(counts),
+            "classes": classes,
+        }
 
     # Forgetting
 

@@ -125,3 +125,14 @@ def _one_of_each_shard(ws: Path) -> tuple[str, ...]:
         units = [unit for unit in inventory.occupied_units(catalogue) if unit.startswith("shard:")]
         names = [inventory.find_in_unit(catalogue, unit)[0].id for unit in units]
     return tuple(word for name in names for word in ("--sample", name))
+
+
+def test_training_and_test_samples_are_counted_apart(ws: Path):
+    plan = run("plan", ws, "--label", "bee", "--json").json
+    assert (plan["samples"], plan["training_samples"], plan["test_samples"]) == (15, 12, 3)
+    shown = run("plan", ws, "--label", "bee").out
+    assert "15: 12 train, 3 test" in shown and "without these test samples" in shown
+    assert "1: 1 train, 0 test" in run("plan", ws, "--sample", "s-001").out
+    forgot = run("forget", ws, "--yes", "--label", "bee", "--json").json["plan"]
+    assert (forgot["training_samples"], forgot["test_samples"]) == (12, 3)
+    assert run("status", ws, "--json").json["samples"] == {"train": 36, "test": 9}

@@ -2,22 +2,19 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
 import shardgraph
-from shardgraph.cli.command import open_workspace, print_facts, print_json, print_note
+from shardgraph.cli.command import check_finite, checking_options, open_workspace, print_facts, print_json, print_note
 from shardgraph.cli.options.shared import (
     DEFAULT_MACHINES,
     Columns,
+    Device,
     Json,
     Machines,
     WorkspacePath,
-    checking_options,
-    on_device,
-    one_of,
-    share,
 )
 from shardgraph.errors import ShardgraphError
 
@@ -46,9 +43,7 @@ def init(
             show_default="the labels present at the first training",
         ),
     ] = None,
-    dtype: Annotated[
-        str, typer.Option(callback=one_of("float16", "float32"), help="How tokens are stored: float16 or float32.")
-    ] = "float16",
+    dtype: Annotated[Literal["float16", "float32"], typer.Option(help="How tokens are stored.")] = "float16",
     layer: Annotated[
         int | None, typer.Option(help="The layer of the backbone that gives tokens.", show_default="by the backbone")
     ] = None,
@@ -56,10 +51,8 @@ def init(
         int | None, typer.Option(min=1, help="Side of the square images, in pixels.", show_default="by the backbone")
     ] = None,
     device: Annotated[
-        str | None,
-        typer.Option(
-            callback=on_device, help="Where the backbone runs: cpu or cuda.", show_default="a GPU if there is one"
-        ),
+        Device | None,
+        typer.Option(help="Where the backbone runs.", show_default="a GPU if there is one"),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -149,13 +142,14 @@ def source(
     rate: Annotated[
         float | None,
         typer.Option(
-            callback=share, help="The share of its samples that is expected to be forgotten per year, from 0 to 1."
+            min=0, max=1, help="The share of its samples that is expected to be forgotten per year, from 0 to 1."
         ),
     ] = None,
     clear: Annotated[bool, typer.Option("--clear", help="Remove the description; the samples stay.")] = False,
     as_json: Json = False,
 ) -> None:
     """Describe a source, or show its description."""
+    check_finite("--rate", rate)
     if clear and (owner, terms, rate) != (None, None, None):
         raise typer.BadParameter("--clear cannot be combined with --owner, --terms or --rate")
     with open_workspace(workspace) as ws:

@@ -10,6 +10,7 @@ import shardgraph
 from shardgraph.cli.command import (
     CONTINUES,
     FAILED,
+    check_threshold,
     exit_interrupted,
     open_workspace,
     print_facts,
@@ -129,7 +130,7 @@ def repair(workspace: WorkspacePath, machines: Machines = DEFAULT_MACHINES, as_j
 def plan_rows(figures: dict[str, Any]) -> list[tuple[str, object]]:
     """The figures of a plan as rows of a table."""
     rows: list[tuple[str, object]] = [
-        ("samples", figures["samples"]),
+        ("samples", _counted(figures)),
         ("groups rebuilt", figures["groups_to_rebuild"]),
         ("adapters rebuilt", figures["adapters_to_rebuild"]),
         ("samples revisited", figures["samples_to_revisit"]),
@@ -149,8 +150,16 @@ def plan_rows(figures: dict[str, Any]) -> list[tuple[str, object]]:
     return rows
 
 
+def _counted(figures: dict[str, Any]) -> str:
+    """How many samples of each split leave."""
+    train, test = figures["training_samples"], figures["test_samples"]
+    note = "; later accuracies are measured without these test samples" if test else ""
+    return f"{figures['samples']}: {train} train, {test} test{note}"
+
+
 def _request(selection: Selection, reason: str = "") -> "shardgraph.ForgetRequest":
     """The forget request of a selection, without twins."""
+    check_threshold(selection.threshold)
     listed: list[str] = []
     if selection.from_file:
         from shardgraph.cli.reading import read_lines

@@ -10,16 +10,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from shardgraph.cli.command import as_command, open_workspace, print_facts, print_json, print_table
+from shardgraph.cli.command import (
+    as_command,
+    checking_options,
+    open_workspace,
+    print_facts,
+    print_json,
+    print_note,
+    print_table,
+)
 from shardgraph.cli.options.shared import (
     DEFAULT_MACHINES,
     Columns,
     Consumer,
+    Device,
     Json,
     Machines,
     WorkspacePath,
-    checking_options,
-    on_device,
 )
 from shardgraph.cli.options.train import (
     DEFAULT_GRAPH,
@@ -38,6 +45,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 SHOWN = 20  # predictions that are printed
+CLASSES = 100  # whose accuracy is printed
 
 
 def _take_config(context: typer.Context, path: Path | None) -> Path | None:
@@ -69,10 +77,9 @@ def train(
         ),
     ] = None,
     device: Annotated[
-        str | None,
+        Device | None,
         typer.Option(
-            callback=on_device,
-            help="Where groups are trained: cpu or cuda; the resulting bytes depend on it.",
+            help="Where groups are trained; the resulting bytes depend on it.",
             show_default="as the model was built; at first, a GPU if there is one",
         ),
     ] = None,
@@ -114,10 +121,17 @@ def evaluate(workspace: WorkspacePath, consumer: Consumer = None, as_json: Json 
     if as_json:
         print_json(facts)
         return
-    rows = [("accuracy", f"{facts['accuracy']:.2%} ({facts['correct']} of {facts['samples']})")]
+    rows = [
+        ("accuracy", f"{facts['accuracy']:.2%} ({facts['correct']} of {facts['samples']})"),
+        ("macro accuracy", f"{facts['macro_accuracy']:.2%} (mean over {len(facts['classes'])} classes)"),
+    ]
     if facts["unknown"]:
         rows.append(("samples of classes that the model does not have", facts["unknown"]))
     print_facts("evaluated", [*rows, ("model", facts["model_digest"])])
+    table = [(one["label"], f"{one['accuracy']:.2%}", one["correct"], one["samples"]) for one in facts["classes"]]
+    print_table("by class", ("class", "accuracy", "correct", "of"), table[:CLASSES])
+    if len(table) > CLASSES:
+        print_note(f"and {len(table) - CLASSES} more classes: --json gives all")
 
 
 def predict(

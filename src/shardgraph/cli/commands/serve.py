@@ -1,12 +1,12 @@
 """`serve`, `token` and `migrate`: running a workspace as a service, and keeping it up to date."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
-from shardgraph.cli.command import open_workspace, print_facts, print_json, print_note, print_table
-from shardgraph.cli.options.shared import Json, Workers, WorkspacePath, finite, on_device, one_of
+from shardgraph.cli.command import check_finite, open_workspace, print_facts, print_json, print_note, print_table
+from shardgraph.cli.options.shared import Device, Json, Workers, WorkspacePath
 from shardgraph.errors import ConfigError
 
 
@@ -18,13 +18,11 @@ def serve(
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 selects a free port and logs it.")] = 8000,
     grace: Annotated[
         float,
-        typer.Option(min=0, callback=finite, help="Seconds in which a request can be cancelled before it is erased."),
+        typer.Option(min=0, help="Seconds in which a request can be cancelled before it is erased."),
     ] = 0.0,
     device: Annotated[
-        str | None,
-        typer.Option(
-            callback=on_device, help="Where groups are rebuilt: cpu or cuda.", show_default="as the model was built"
-        ),
+        Device | None,
+        typer.Option(help="Where groups are rebuilt.", show_default="as the model was built"),
     ] = None,
     record: Annotated[
         Path | None,
@@ -38,6 +36,7 @@ def serve(
     as_json: Json = False,
 ) -> None:
     """Serve forget requests, predictions and proofs over HTTP, and pages for a browser, until Ctrl-C or SIGTERM."""
+    check_finite("--grace", grace)
     try:
         from shardgraph.service.server import serve as run  # needs the extra "service"
     except ModuleNotFoundError as error:
@@ -56,10 +55,9 @@ def token(
     workspace: WorkspacePath,
     name: Annotated[str | None, typer.Argument(help="The name of the token.", show_default="list all")] = None,
     role: Annotated[
-        str | None,
+        Literal["owner", "operator", "consumer", "auditor"] | None,
         typer.Option(
-            callback=one_of("owner", "operator", "consumer", "auditor"),
-            help="Create a token: owner, operator, consumer or auditor.",
+            help="Create a token with this role.",
         ),
     ] = None,
     source: Annotated[list[str] | None, typer.Option("--source", help="A source of an owner; may be repeated.")] = None,

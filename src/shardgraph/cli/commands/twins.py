@@ -3,7 +3,7 @@
 from typing import Any
 
 import shardgraph
-from shardgraph.cli.command import open_workspace, print_json, print_note, print_table
+from shardgraph.cli.command import check_threshold, open_workspace, print_json, print_note, print_table
 from shardgraph.cli.options.shared import Json, Samples, Threshold, WorkspacePath
 
 SHOWN = 50  # pairs that are printed
@@ -11,6 +11,7 @@ SHOWN = 50  # pairs that are printed
 
 def twins(workspace: WorkspacePath, sample: Samples = None, threshold: Threshold = 0.98, as_json: Json = False) -> None:
     """Find samples with the same content, exactly or nearly: all pairs, or the twins of --sample."""
+    check_threshold(threshold)
     with open_workspace(workspace) as ws:
         if sample:
             ws.plan(shardgraph.ForgetRequest(samples=tuple(sample)))  # raises for samples that were never here

@@ -1,63 +1,12 @@
-"""The options and option groups that several commands share, and the checks of their values.
+"""The options and option groups that several commands share. Nothing here runs: commands read the values."""
 
-A wrong value ends the command with exit code 2 before anything is opened.
-"""
-
-import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
-from shardgraph.errors import ShardgraphError
-
-
-@contextmanager
-def checking_options() -> Iterator[None]:
-    """Within it, an error of the library is about the value of an option: exit code 2."""
-    try:
-        yield
-    except ShardgraphError as error:
-        raise typer.BadParameter(str(error)) from error
-
-
-def one_of(*names: str) -> Callable[[str | None], str | None]:
-    """A check that an option has one of these values, or none."""
-
-    def check(value: str | None) -> str | None:
-        if value is not None and value not in names:
-            raise typer.BadParameter(f"must be one of {', '.join(names)}, got {value!r}")
-        return value
-
-    return check
-
-
-def share(value: float | None) -> float | None:
-    """A check that an option is a share from 0 to 1, or has no value."""
-    if value is not None and not 0 <= value <= 1:
-        raise typer.BadParameter(f"must be a share from 0 to 1, got {value}")
-    return value
-
-
-def positive_share(value: float) -> float:
-    """A check that an option is above 0 and at most 1."""
-    if not 0 < value <= 1:
-        raise typer.BadParameter(f"must be above 0 and at most 1, got {value}")
-    return value
-
-
-def finite(value: float | None) -> float | None:
-    """A check that an option is a finite number, or has no value."""
-    if value is not None and not math.isfinite(value):
-        raise typer.BadParameter(f"must be a finite number, got {value}")
-    return value
-
-
-on_device = one_of("cpu", "cuda")
-
+Device = Literal["cpu", "cuda"]
 _MACHINES = "Where the work runs (the resulting bytes do not depend on it)"
 
 WorkspacePath = Annotated[Path, typer.Argument(metavar="WORKSPACE", help="The workspace's folder.", show_default=False)]
@@ -81,7 +30,7 @@ Samples = Annotated[list[str] | None, typer.Option("--sample", metavar="ID", hel
 Threshold = Annotated[
     float,
     typer.Option(
-        callback=positive_share, help="Samples are near twins if the cosine of their pooled features is at least this."
+        help="Samples are near twins if the cosine of their pooled features is at least this, above 0 and at most 1."
     ),
 ]
 
@@ -92,12 +41,10 @@ class Machines:
 
     workers: Workers = None
     executor: Annotated[
-        str | None,
+        Literal["serial", "processes", "ray"] | None,
         typer.Option(
             "--executor",
-            metavar="KIND",
-            callback=one_of("serial", "processes", "ray"),
-            help="serial, processes or ray.",
+            help="Where groups are trained.",
             show_default="by the amount of work",
             rich_help_panel=_MACHINES,
         ),
@@ -125,7 +72,6 @@ class Machines:
         typer.Option(
             metavar="GIB",
             min=0.001,
-            callback=finite,
             help="The most memory to use on a GPU; groups that do not fit together are trained in turn.",
             show_default="what is free",
             rich_help_panel=_MACHINES,

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 import shardgraph
-from shardgraph.cli.options.shared import checking_options
+from shardgraph.cli.command import checking_options
 from shardgraph.errors import InputError
 
 _GRAPH = "Shard graph (fixed by the first training)"

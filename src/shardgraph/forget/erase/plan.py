@@ -109,6 +109,8 @@ class ForgetPlan:
         """The plan's figures as a plain dict."""
         return {
             "samples": len(self.rows),
+            "training_samples": sum(row.split == TRAIN for row in self.rows),
+            "test_samples": sum(row.split != TRAIN for row in self.rows),
             "groups_to_rebuild": len(self.groups) - len(self.vanishing),
             "groups_that_vanish": len(self.vanishing),
             "adapters_to_rebuild": self.adapters,

@@ -1,0 +1,63 @@
+"""What later versions added to the command line, and the one value that they changed; everything else is compared.
+
+An addition is left out of an output before its keys and values are compared with digests.json, and out of the list of
+options before it is compared with surface.json. An addition that no command has any more fails
+`test_additions.py`, and so does one that was there before.
+"""
+
+from typing import Any
+
+# command -> key of its JSON output (`a.b`: key b of the object a) -> why it was added
+ADDITIONS: dict[str, dict[str, str]] = {
+    "plan": {
+        "training_samples": "how many of the samples that leave are trained on",
+        "test_samples": "how many of them are held out: the accuracy is then measured on fewer",
+    },
+    "forget": {
+        "plan.training_samples": "as in plan",
+        "plan.test_samples": "as in plan",
+    },
+    "evaluate": {
+        "macro_accuracy": "the mean of the accuracies of the classes",
+        "classes": "accuracy and number of test samples by class",
+    },
+}
+
+# command -> option, as `surface.commands` writes it -> why it was added
+ADDED_OPTIONS: dict[str, dict[str, str]] = {
+    "train": {"--config VALUE": "options from a TOML file"},
+}
+
+# (command, key of its JSON output) -> the value now, the value then, and why it changed
+CHANGED: dict[tuple[str, str], tuple[Any, Any, str]] = {}
+
+
+def as_before(command: str, output: Any) -> Any:
+    """A JSON output without its additions, and with the values that were changed as they were."""
+    if not isinstance(output, dict):
+        return output
+    for key in ADDITIONS.get(command, ()):
+        output = _replaced(output, key.split("."), None)
+    for (name, key), (now, then, _) in CHANGED.items():
+        if name == command and find(output, key) == [now]:
+            output = _replaced(output, key.split("."), [then])
+    return output
+
+
+def find(output: Any, key: str) -> list[Any]:
+    """The value at a key, in a list; an empty list if it is not there."""
+    for part in key.split("."):
+        if not isinstance(output, dict) or part not in output:
+            return []
+        output = output[part]
+    return [output]
+
+
+def _replaced(output: Any, path: list[str], value: list[Any] | None) -> Any:
+    """The output with this value at a path, or without the key if there is none."""
+    if not isinstance(output, dict) or path[0] not in output:
+        return output
+    if len(path) > 1:
+        return output | {path[0]: _replaced(output[path[0]], path[1:], value)}
+    rest = {key: inner for key, inner in output.items() if key != path[0]}
+    return rest if value is None else output | {path[0]: value[0]}
