@@ -16,6 +16,8 @@ ADDITIONS: dict[str, dict[str, str]] = {
     "forget": {
         "plan.training_samples": "as in plan",
         "plan.test_samples": "as in plan",
+        "rebuilt": "whether the groups that saw the samples were rebuilt",
+        "solve_seconds": "how many of the seconds were needed to load the model and solve its prototypes",
     },
     "evaluate": {
         "macro_accuracy": "the mean of the accuracies of the classes",

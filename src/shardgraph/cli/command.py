@@ -4,7 +4,8 @@ A command prints results on standard output, notes and progress bars on standard
 
 exit code 0    success; also if the samples had already been forgotten
           1    failure; the message says what was asked, what was found and what to do
-          2    invalid command line (Typer's own)
+          2    invalid command line: an unknown option, a wrong value, no --yes where nobody can be asked
+          4    `forget` only: forgotten and withdrawn, but not rebuilt, because the numerics differ
           130  interrupted by Ctrl-C; the next command continues the work, and `forget` says whether it was accepted
 """
 
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
     from rich.table import Table
 
-FAILED, INTERRUPTED = 1, 130
+FAILED, NOT_REBUILT, INTERRUPTED = 1, 4, 130
 CONTINUES = "nothing is lost, the next command continues the work"
 DEBUG = "SHARDGRAPH_DEBUG"  # the environment variable that shows tracebacks
 WIDTH = 120  # of the output where there is no terminal, so that a digest stays on one line

@@ -136,3 +136,31 @@ def test_training_and_test_samples_are_counted_apart(ws: Path):
     forgot = run("forget", ws, "--yes", "--label", "bee", "--json").json["plan"]
     assert (forgot["training_samples"], forgot["test_samples"]) == (12, 3)
     assert run("status", ws, "--json").json["samples"] == {"train": 36, "test": 9}
+
+
+def test_under_other_numerics_it_says_that_nothing_was_rebuilt(ws: Path, tmp_path: Path, other_torch: None):
+    twin = Path(shutil.copytree(ws, tmp_path / "twin"))
+    ran = run("forget", ws, "--yes", "--sample", "s-001")
+    assert ran.code == 4 and "groups rebuilt" not in ran.out and "train --rebuild" in ran.err
+    assert "withdrawn, not rebuilt" in ran.out and "1: 1 train, 0 test" in ran.out
+    told = run("forget", twin, "--yes", "--sample", "s-001", "--json")
+    assert told.code == 4 and told.json["event"] == "instant" and told.json["rebuilt"] is False
+    again = run("forget", twin, "--yes", "--sample", "s-001", "--json")
+    assert again.code == 0 and again.json["already_forgotten"]
+    assert run("forget", twin, "--yes", "--sample", "s-002", "--instant").code == 0  # what was asked for
+    assert run("train", twin, "--rebuild").code == 0
+    assert run("forget", twin, "--yes", "--sample", "s-003", "--json").json["rebuilt"] is True
+
+
+def test_the_seconds_include_the_solve_that_the_next_prediction_waits_for(ws: Path, tmp_path: Path):
+    small = run("forget", ws, "--yes", "--sample", "s-001", "--json").json
+    assert small["solve_seconds"] == 0 < small["seconds"]
+    wide, file = tmp_path / "wide", tmp_path / "wide.npz"
+    rng = np.random.default_rng(0)
+    np.savez(file, tokens=rng.normal(size=(40, 2, 32)), labels=np.arange(40) % 2, ids=np.arange(40).astype(str))
+    run("init", wide, "--seed", 1)
+    run("add", wide, file)
+    assert run("train", wide, "--coarse", 2, "--epochs", 1).code == 0
+    forgot = run("forget", wide, "--yes", "--sample", "1", "--json").json
+    assert 0 < forgot["solve_seconds"] < forgot["seconds"]
+    assert "as the next prediction does" in run("forget", wide, "--yes", "--sample", "2").out

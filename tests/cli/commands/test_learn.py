@@ -79,7 +79,7 @@ def test_a_gpu_that_is_not_there(untrained: Path, tmp_path: Path):
     assert "no GPU" in refused(untrained, "train", untrained, "--coarse", 2, "--device", "cuda").err
     made = run("init", tmp_path / "new", "--backbone", "efficientnet-lite0", "--device", "cuda")
     assert made.code == 1 and "no GPU" in made.err and "choose cpu" in made.err
-        assert not (tmp_path / "new").exists()
+    assert not (tmp_path / "new").exists()
 
 
 @pytest.mark.slow
