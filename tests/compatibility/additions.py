@@ -11,11 +11,13 @@ from typing import Any
 ADDITIONS: dict[str, dict[str, str]] = {
     "plan": {
         "training_samples": "how many of the samples that leave are trained on",
+        "exact_copies": "how many exact copies of the samples stay",
         "test_samples": "how many of them are held out: the accuracy is then measured on fewer",
     },
     "forget": {
         "plan.training_samples": "as in plan",
         "plan.test_samples": "as in plan",
+        "exact_copies": "as in plan",
         "rebuilt": "whether the groups that saw the samples were rebuilt",
         "solve_seconds": "how many of the seconds were needed to load the model and solve its prototypes",
     },
@@ -27,11 +29,14 @@ ADDITIONS: dict[str, dict[str, str]] = {
 
 # command -> option, as `surface.commands` writes it -> why it was added
 ADDED_OPTIONS: dict[str, dict[str, str]] = {
+    "plan": {"--near-twins": "near twins were always searched for, which reads every file"},
     "train": {"--config VALUE": "options from a TOML file"},
 }
 
 # (command, key of its JSON output) -> the value now, the value then, and why it changed
-CHANGED: dict[tuple[str, str], tuple[Any, Any, str]] = {}
+CHANGED: dict[tuple[str, str], tuple[Any, Any, str]] = {
+    ("plan", "twins.near"): (None, 0, "near twins are searched for with --near-twins only: that reads every file"),
+}
 
 
 def as_before(command: str, output: Any) -> Any:

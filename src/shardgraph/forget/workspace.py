@@ -17,7 +17,7 @@ from shardgraph.forget.build.wanted import Manifest
 from shardgraph.forget.config import Config
 from shardgraph.forget.context import Context
 from shardgraph.forget.erase import execute, recovery
-from shardgraph.forget.erase.plan import ForgetPlan, ForgetRequest, plan_forget
+from shardgraph.forget.erase.plan import Copies, ForgetPlan, ForgetRequest, exact_copies, plan_forget
 from shardgraph.forget.erase.recovery import writing
 from shardgraph.forget.erase.twins import THRESHOLD, Twin, find_twins
 from shardgraph.forget.intake.admission import admit, check_dims
@@ -159,7 +159,7 @@ class Workspace:
             if context.config.dims is None:
                 dims = (samples.tokens.shape[1], samples.features.shape[1])
                 context.save_config(replace(context.config, dims=dims))
-            context.store.put_inbox(samples)
+            context.store.put_inbox(samples, context.keys.contents(samples))
             if returning:
                 context.record_event("returned", {"samples": returning})
         return len(samples)
@@ -290,6 +290,10 @@ class Workspace:
     def plan(self, request: ForgetRequest) -> ForgetPlan:
         """What carrying out a request would rebuild and cost; changes nothing."""
         return plan_forget(self.context.store, self.config, self.context.keys, request)
+
+    def exact_copies(self, plan: ForgetPlan) -> Copies:
+        """The samples that stay and hold exactly what one of a plan's samples holds; found by an index."""
+        return exact_copies(self.context.store, self.context.keys, plan.rows)
 
     def twins(self, ids: Iterable[str] | None = None, threshold: float = THRESHOLD) -> list[Twin]:
         """Samples with the same content: all pairs, or the twins of `ids`; exact ones, and near ones by cosine."""

@@ -132,6 +132,8 @@ class Catalogue:
                 _check_disk(self._path.parent, error)
             if isinstance(error, sqlite3.OperationalError) and "locked" in str(error):
                 raise WorkspaceBusy("another process writes to the catalogue; try again") from error
+            if isinstance(error, sqlite3.DatabaseError) and "malformed" in str(error):
+                raise self._damaged(str(error)) from error
             raise
 
     @contextmanager

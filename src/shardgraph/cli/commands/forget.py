@@ -42,7 +42,11 @@ def plan(
     workspace: WorkspacePath,
     selection: Selection = NO_SELECTION,
     no_twins: Annotated[
-        bool, typer.Option("--no-twins", help="Do not search for twins; the search reads every file of samples.")
+        bool, typer.Option("--no-twins", help="Do not list the twins that would remain, only count exact copies.")
+    ] = False,
+    near_twins: Annotated[
+        bool,
+        typer.Option("--near-twins", help="Also search for near twins that would remain; reads every file of samples."),
     ] = False,
     grant: Annotated[
         str | None,
@@ -56,12 +60,14 @@ def plan(
             raise typer.BadParameter("--grant can be combined with --source and --shard only")
         preview_grant(workspace, grant, selection.source or (), selection.shard or (), as_json)
         return
+    if no_twins and near_twins:
+        raise typer.BadParameter("--no-twins and --near-twins cannot be combined")
     request = _request(selection)
     with open_workspace(workspace, resume=False) as ws:
         found = _planned(ws, request, selection)
-        figures = found.to_json()
+        figures = found.to_json() | _copies(ws, found)
         if not no_twins:
-            figures["twins"] = remaining_twins(ws, found, selection.threshold)
+            figures["twins"] = remaining_twins(ws, found, selection.threshold, near=near_twins)
         figures["expected_cost"] = _expected_cost(ws)
     print_json(figures) if as_json else print_facts("plan", plan_rows(figures))
 
@@ -90,8 +96,9 @@ def forget(
         request = _request(selection, reason)
         with open_workspace(workspace, machines) as ws:
             found = _planned(ws, request, selection)
+            copies = _copies(ws, found)
             if found.rows and not yes:
-                _confirm(found)
+                _confirm(found, copies["exact_copies"])
             start = time.monotonic()
             try:
                 certificate = ws.forget(found, instant=instant)
@@ -118,6 +125,7 @@ def forget(
         "seconds": round(seconds, 3),
         "solve_seconds": round(solving, 3),
         "rebuilt": certificate.event != "instant",
+        **copies,
         "nonces": nonces,
     }
     print_json(facts) if as_json else _print_forgotten(facts)
@@ -158,6 +166,7 @@ def plan_rows(figures: dict[str, Any]) -> list[tuple[str, object]]:
     if figures["groups_that_vanish"]:
         rows.append(("groups that vanish", figures["groups_that_vanish"]))
     rows += _privacy_rows(figures["privacy"]) if "privacy" in figures else []
+    rows += _copy_rows(figures)
     rows += twin_rows(figures["twins"]) if "twins" in figures else []
     if expected := figures.get("expected_cost"):
         weighted = "the sources' rates" if expected["by_rates"] else "a random sample"
@@ -211,9 +220,28 @@ def _has_terminal() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
-def _confirm(found: "shardgraph.ForgetPlan") -> None:
+def _copies(ws: "shardgraph.Workspace", found: "shardgraph.ForgetPlan") -> dict[str, int]:
+    """How many exact copies of the samples stay; a note says what could not be compared."""
+    copies = ws.exact_copies(found)
+    if copies.unknown:
+        print_note(
+            f"{copies.unknown} samples are in damaged files and were not compared; `shardgraph verify` names them"
+        )
+    return {"exact_copies": len(copies.rows)}
+
+
+def _copy_rows(figures: dict[str, Any]) -> list[tuple[str, object]]:
+    if "exact_copies" not in figures:
+        return []
+    count = figures["exact_copies"]
+    return [("exact copies that stay", f"{count}; `shardgraph twins` names them" if count else 0)]
+
+
+def _confirm(found: "shardgraph.ForgetPlan", copies: int) -> None:
     """Ask for confirmation on the terminal."""
     share = f"{found.share:.1%} of a full retraining"
+    if copies:
+        print_note(f"{copies} exact copies stay: their content is not forgotten; --with-twins selects them, too")
     if not typer.confirm(f"Forget {len(found.rows)} samples permanently ({share})?", err=True):
         print_note("nothing was forgotten")
         raise typer.Exit(FAILED)
@@ -251,17 +279,17 @@ def _print_forgotten(facts: dict[str, Any]) -> None:
         ("guarantee", facts["guarantee"]),
         ("model", facts["model_digest"] or "none yet"),
     ]
-    seconds = str(facts["seconds"])
+    seconds, copies = str(facts["seconds"]), {"exact_copies": facts["exact_copies"]}
     if facts["solve_seconds"]:
         seconds += f", {facts['solve_seconds']} of them to load the model as the next prediction does"
     if facts["already_forgotten"]:
         print_facts("already forgotten", rows)
     elif facts["rebuilt"]:
-        print_facts("forgotten", [*plan_rows(facts["plan"]), ("seconds", seconds), *rows])
+        print_facts("forgotten", [*plan_rows(facts["plan"] | copies), ("seconds", seconds), *rows])
     else:
         withdrawn = facts["plan"]["groups_to_rebuild"]
         done = [("samples", _counted(facts["plan"])), ("groups withdrawn, not rebuilt", withdrawn)]
-        print_facts("forgotten: withdrawn, not rebuilt", [*done, ("seconds", seconds), *rows])
+        print_facts("forgotten: withdrawn, not rebuilt", [*done, *_copy_rows(copies), ("seconds", seconds), *rows])
     nonces = list(facts["nonces"].items())
     if nonces and len(nonces) <= SHOWN:
         print_table("nonces: each opens the entry of one sample in the certificate", ("sample", "nonce"), nonces)

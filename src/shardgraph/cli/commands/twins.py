@@ -31,15 +31,17 @@ def twins(workspace: WorkspacePath, sample: Samples = None, threshold: Threshold
         print_note(f"and {len(found) - SHOWN} more: --json gives all")
 
 
-def remaining_twins(ws: "shardgraph.Workspace", plan: "shardgraph.ForgetPlan", threshold: float) -> dict[str, Any]:
-    """The twins that would remain after a forget, as figures."""
+def remaining_twins(
+    ws: "shardgraph.Workspace", plan: "shardgraph.ForgetPlan", threshold: float, *, near: bool
+) -> dict[str, Any]:
+    """The twins that would remain after a forget, as figures; with `near`, every file is read for near ones, too."""
     leaving = {row.id for row in plan.rows}
-    pairs = [t for t in (ws.twins(leaving, threshold) if leaving else ()) if t.other not in leaving]
-    exact = {twin.other for twin in pairs if twin.exact}
-    others = {twin.other: _place(twin.units[1]) for twin in pairs}
+    exact = {row.id: _place(row.unit) for row in ws.exact_copies(plan).rows}
+    pairs = [t for t in ws.twins(leaving, threshold) if t.other not in leaving] if near and leaving else []
+    others = {twin.other: _place(twin.units[1]) for twin in pairs} | exact
     return {
         "exact": len(exact),
-        "near": len(others) - len(exact),
+        "near": len(others) - len(exact) if near else None,
         "threshold": threshold,
         "samples": sorted(others),
         "in": sorted(set(others.values())),

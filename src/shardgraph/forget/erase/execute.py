@@ -48,6 +48,8 @@ from shardgraph.storage.tables.erasures import Leaving
 def carry_out(context: Context, plan: ForgetPlan, instant: bool, numbers: Sequence[int] = ()) -> Certificate:
     """Accept a plan and finish the erasure. `numbers` are the requests of the queue that it carries out, if any."""
     gone = {row.id for row in plan.rows} | {name for _, name in emptied_names(context.store, plan.rows)}
+    contents = inventory.contents_of(context.catalogue, [row.id for row in plan.rows]).values()
+    gone |= {content for content in contents if content}
     return finish(context, accept(context, plan, instant, numbers), gone)
 
 
