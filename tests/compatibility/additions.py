@@ -29,6 +29,7 @@ ADDITIONS: dict[str, dict[str, str]] = {
 
 # command -> option, as `surface.commands` writes it -> why it was added
 ADDED_OPTIONS: dict[str, dict[str, str]] = {
+    "init": {"--from VALUE": "the samples of another workspace, so that nothing is embedded again"},
     "plan": {"--near-twins": "near twins were always searched for, which reads every file"},
     "train": {"--config VALUE": "options from a TOML file"},
 }

@@ -1,6 +1,5 @@
 """Workspace: a folder that learns, predicts, forgets exactly, and can prove it."""
 
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import cached_property
@@ -22,6 +21,7 @@ from shardgraph.forget.erase.recovery import writing
 from shardgraph.forget.erase.twins import THRESHOLD, Twin, find_twins
 from shardgraph.forget.intake.admission import admit, check_dims
 from shardgraph.forget.intake.admission import only_new as keep_new
+from shardgraph.forget.intake.copying import OnLeftOut, discard_incomplete, take_over
 from shardgraph.forget.intake.embed import OnBad, OnPresent, embed_arriving
 from shardgraph.forget.intake.first_training import aim_samples, plan_configuration, waiting_shards
 from shardgraph.forget.intake.sources import Sources
@@ -32,6 +32,7 @@ from shardgraph.forget.queue.queue import Submission
 from shardgraph.forget.queue.request_queue import RequestQueue
 from shardgraph.forget.rights.consumers import Consumers
 from shardgraph.forget.status import status
+from shardgraph.forget.views.accuracy import measure_accuracy
 from shardgraph.forget.views.served import ServedModel
 from shardgraph.forget.views.views import Views
 from shardgraph.graph import Topology
@@ -102,24 +103,45 @@ class Workspace:
         seed: int,
         backbone: dict[str, Any] | None = None,
         classes: Iterable[str] | None = None,
-        dtype: str = "float16",
+        dtype: str | None = None,
+        copy_from: str | Path | None = None,
+        on_left_out: OnLeftOut | None = None,
         **options: Any,
     ) -> Self:
-        """Create a workspace and open it; the folder must be new or empty."""
+        """Create a workspace and open it; the folder must be new or empty. Tokens are stored as float16 by default.
+
+        `copy_from` is another workspace whose samples, backbone and dtype are taken over: its keys, certificates,
+        models and requests are not. It is complete or not at all. Samples whose request to be forgotten waits are left
+        out, and `on_left_out` is called with their number.
+        """
         root = Path(path)
+        discard_incomplete(root)
         if root.exists() and (not root.is_dir() or any(root.iterdir())):
             raise WorkspaceError(
                 f"a new workspace needs a new or empty folder, {root} is a file or not empty; choose another one"
             )
-        if dtype not in ("float16", "float32"):
+        if dtype not in (None, "float16", "float32"):
             raise ConfigError(f"dtype must be float16 or float32, got {dtype!r}")
         if classes is not None:
             check_list(classes, "the classes of a workspace")
-        root.mkdir(parents=True, exist_ok=True)
         declared = None if classes is None else tuple(sorted(set(classes)))
-        Keys.create(root)
-        Catalogue(root / "catalog.sqlite").close()
-        Config(seed=seed, backbone=backbone or {"name": "precomputed"}, classes=declared, dtype=dtype).save(root)
+
+        def make(folder: Path, identity: dict[str, Any], kind: str) -> Self:
+            folder.mkdir(parents=True, exist_ok=True)
+            Keys.create(folder)
+            Catalogue(folder / "catalog.sqlite").close()
+            Config(seed=seed, backbone=identity, classes=declared, dtype=kind).save(folder)
+            return cls(folder, **options)
+
+        if copy_from is None:
+            return make(root, backbone or {"name": "precomputed"}, dtype or "float16")
+        if backbone is not None or dtype is not None:
+            raise ConfigError(
+                "a copy has the backbone and the dtype of the workspace that it is copied from; give none"
+            )
+        with cls(copy_from) as source:
+            known = source.config
+            take_over(root, source, lambda folder: make(folder, known.backbone, known.dtype), on_left_out)
         return cls(root, **options)
 
     @property
@@ -261,29 +283,7 @@ class Workspace:
         units = [unit for unit in inventory.occupied_units(self.context.catalogue) if unit.startswith("test:")]
         if not units:
             raise InputError("there is no sample whose split is test; add some, then train")
-        model, counts, right = self.model(consumer), Counter[str](), Counter[str]()
-        for unit in units:  # one file in memory at a time
-            samples = self.context.store.read(unit)
-            counts.update(samples.labels)
-            right.update(a for a, b in zip(model.predict(samples), samples.labels, strict=True) if a == b)
-        count, correct = counts.total(), right.total()
-        classes = [
-            {
-                "label": label,
-                "accuracy": right[label] / counts[label],
-                "samples": counts[label],
-                "correct": right[label],
-            }
-            for label in sorted(counts)
-        ]
-        return {
-            "accuracy": correct / count,
-            "samples": count,
-            "correct": correct,
-            "unknown": sum(counts[label] for label in counts if label not in model.classes),
-            "macro_accuracy": sum(right[label] / counts[label] for label in counts) / len(counts),
-            "classes": classes,
-        }
+        return measure_accuracy(self.model(consumer), map(self.context.store.read, units))
 
     # Forgetting
 

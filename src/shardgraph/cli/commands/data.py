@@ -7,7 +7,15 @@ from typing import Annotated, Any, Literal
 import typer
 
 import shardgraph
-from shardgraph.cli.command import check_finite, checking_options, open_workspace, print_facts, print_json, print_note
+from shardgraph.cli.command import (
+    ProgressBars,
+    check_finite,
+    checking_options,
+    open_workspace,
+    print_facts,
+    print_json,
+    print_note,
+)
 from shardgraph.cli.options.shared import (
     DEFAULT_MACHINES,
     Columns,
@@ -24,13 +32,14 @@ SHOWN = 20  # skipped samples that are printed one by one
 def init(
     workspace: WorkspacePath,
     backbone: Annotated[
-        str,
+        str | None,
         typer.Option(
             metavar="NAME",
+            show_default="precomputed",
             help="The network that computes embeddings: precomputed (none, you bring embeddings), efficientnet-lite0 "
             "(1, 2), minilm, hf:NAME_OR_PATH or vit:PATH.",
         ),
-    ] = "precomputed",
+    ] = None,
     seed: Annotated[
         int | None,
         typer.Option(min=0, help="The seed of all randomness; keep it secret.", show_default="drawn at random"),
@@ -43,7 +52,9 @@ def init(
             show_default="the labels present at the first training",
         ),
     ] = None,
-    dtype: Annotated[Literal["float16", "float32"], typer.Option(help="How tokens are stored.")] = "float16",
+    dtype: Annotated[
+        Literal["float16", "float32"] | None, typer.Option(help="How tokens are stored.", show_default="float16")
+    ] = None,
     layer: Annotated[
         int | None, typer.Option(help="The layer of the backbone that gives tokens.", show_default="by the backbone")
     ] = None,
@@ -54,28 +65,56 @@ def init(
         Device | None,
         typer.Option(help="Where the backbone runs.", show_default="a GPU if there is one"),
     ] = None,
+    copy_from: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            metavar="OLD",
+            help="Take over the samples of another workspace, with its backbone and dtype, so that nothing is embedded "
+            "again; not its keys, certificates, models and requests.",
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Create a workspace in a new or empty folder."""
     import secrets
 
     declared = _class_list(classes)
-    _check_backbone(backbone)
-    identity = shardgraph.backbone_identity(backbone, dtype=dtype, layer=layer, size=size, device=device)
     root = secrets.randbits(32) if seed is None else seed
-    with shardgraph.Workspace.create(workspace, seed=root, backbone=identity, classes=declared, dtype=dtype) as made:
-        facts = {
+    left_out: list[int] = []
+    given: dict[str, Any] = {}
+    bars = ProgressBars()
+    if copy_from is None:
+        _check_backbone(backbone or "precomputed")
+        kind = dtype or "float16"
+        made_of = {"dtype": kind, "layer": layer, "size": size, "device": device}
+        given = {"backbone": shardgraph.backbone_identity(backbone or "precomputed", **made_of), "dtype": kind}
+    elif any(each is not None for each in (backbone, dtype, layer, size, device)):
+        raise typer.BadParameter(
+            "--from takes over backbone and dtype: give no --backbone, --dtype, --layer, --size, --device"
+        )
+    else:
+        given = {"copy_from": copy_from, "on_left_out": left_out.append, "progress": bars}
+    try:
+        made = shardgraph.Workspace.create(workspace, seed=root, classes=declared, **given)
+    finally:
+        bars.close()
+    with made:
+        facts: dict[str, Any] = {
             "workspace": str(workspace),
             "seed": root,
-            "backbone": identity["name"],
-            "dtype": dtype,
+            "backbone": made.config.backbone["name"],
+            "dtype": made.config.dtype,
             "classes": None if made.config.classes is None else len(made.config.classes),
             "public_key": made.context.keys.public,
         }
+        if copy_from is not None:
+            facts |= {"samples": made.status()["samples"], "left_out": left_out[0]}
     if as_json:
         print_json(facts)
     else:
-        print_facts("new workspace", [(name, value) for name, value in facts.items() if value is not None])
+        shown = facts | ({"samples": "{train} train, {test} test".format(**facts["samples"])} if copy_from else {})
+        print_facts("new workspace", [(name, value) for name, value in shown.items() if value is not None])
 
 
 def add(
