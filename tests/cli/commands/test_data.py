@@ -1,5 +1,6 @@
 """`init`, `add` and `source`."""
 
+import json
 import shutil
 from collections import namedtuple
 from pathlib import Path
@@ -7,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from shardgraph.forget.workspace import Workspace
+from shardgraph.storage.tables import inventory
 from tests.cli.conftest import COUNT, TRAIN, arrays, refused, run, saved
 
 
@@ -135,3 +138,32 @@ def test_it_can_be_cleared_alone(ws: Path):
 
 def test_what_makes_no_sense_is_refused(ws: Path):
     assert run("source", ws, "nobody", "--owner", "x").code == 1
+
+
+@pytest.mark.parametrize("fine", [1, 2])
+def test_a_class_that_is_added_later_moves_no_sample_and_leaves_without_a_trace(tmp_path: Path, data: Path, fine: int):
+    """docs/data.md says this."""
+    late, graph = arrays(24, start=100), ("--coarse", 2, "--fine", fine, "--epochs", 1)
+    np.savez(tmp_path / "late.npz", **late | {"labels": np.array(["elk"] * 24)})
+    ws, fresh, declared = (tmp_path / name for name in ("ws", "fresh", "declared"))
+    run("init", ws, "--seed", 1)
+    run("add", ws, data / "data.npz")
+    before = run("train", ws, *graph, "--json").json["model_digest"]
+    placed = _units(ws)
+    added = run("add", ws, tmp_path / "late.npz", "--json").json
+    assert {sample: unit for sample, unit in _units(ws).items() if sample in placed} == placed
+    assert json.loads((ws / "config.json").read_bytes())["classes"] == ["ant", "bee", "cat", "dog"]
+    assert json.loads((ws / "manifest.json").read_bytes())["classes"] == ["ant", "bee", "cat", "dog", "elk"]
+    assert "elk" in {one["label"] for one in run("evaluate", ws, "--json").json["classes"]}
+    for other, classes in ((fresh, ()), (declared, ("--classes", "ant,bee,cat,dog"))):
+        run("init", other, "--seed", 1, *classes)
+        run("add", other, data / "data.npz", tmp_path / "late.npz")
+        same = run("train", other, *graph, "--json").json["model_digest"] == added["model_digest"]
+        assert same == (fine == 1 or other == declared)
+    assert run("forget", ws, "--yes", "--label", "elk", "--json").json["model_digest"] == before
+
+
+def _units(ws: Path) -> dict[str, str]:
+    with Workspace(ws) as workspace:
+        catalogue = workspace.context.catalogue
+        return {row.id: row.unit for row in inventory.find_by_id(catalogue, inventory.all_ids(catalogue))}
