@@ -126,22 +126,21 @@ class Workspace:
             check_list(classes, "the classes of a workspace")
         declared = None if classes is None else tuple(sorted(set(classes)))
 
-        def make(folder: Path, identity: dict[str, Any], kind: str) -> Self:
-            folder.mkdir(parents=True, exist_ok=True)
-            Keys.create(folder)
-            Catalogue(folder / "catalog.sqlite").close()
-            Config(seed=seed, backbone=identity, classes=declared, dtype=kind).save(folder)
-            return cls(folder, **options)
-
         if copy_from is None:
-            return make(root, backbone or {"name": "precomputed"}, dtype or "float16")
+            _make(root, Config(seed, backbone or {"name": "precomputed"}, dtype or "float16", declared))
+            return cls(root, **options)
         if backbone is not None or dtype is not None:
             raise ConfigError(
                 "a copy has the backbone and the dtype of the workspace that it is copied from; give none"
             )
         with cls(copy_from) as source:
-            known = source.config
-            take_over(root, source, lambda folder: make(folder, known.backbone, known.dtype), on_left_out)
+            config = Config(seed, source.config.backbone, source.config.dtype, declared)
+
+            def make(folder: Path) -> Workspace:
+                _make(folder, config)
+                return cls(folder, **options)
+
+            take_over(root, source, make, on_left_out)
         return cls(root, **options)
 
     @property
@@ -357,6 +356,14 @@ class Workspace:
     def status(self) -> dict[str, Any]:
         """Figures about what the workspace holds, what is served and what waits."""
         return status(self.context)
+
+
+def _make(root: Path, config: Config) -> None:
+    """Write the files of an empty workspace, config.json last."""
+    root.mkdir(parents=True, exist_ok=True)
+    Keys.create(root)
+    Catalogue(root / "catalog.sqlite").close()
+    config.save(root)
 
 
 def _check_fresh(order: ForgetPlan, now: ForgetPlan) -> None:

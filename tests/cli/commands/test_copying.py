@@ -11,6 +11,7 @@ import pytest
 from shardgraph.forget.erase.plan import ForgetRequest
 from shardgraph.forget.queue.queue import Submission
 from shardgraph.forget.workspace import Workspace
+from shardgraph.storage.files import WriteLock
 from shardgraph.storage.tables import inventory
 from tests.cli.conftest import TRAIN, misused, refused, run, state
 
@@ -137,6 +138,14 @@ def test_a_killed_copy_is_no_workspace_and_can_be_made_again(ws: Path, tmp_path:
     assert "no workspace" in run("status", new).err
     assert run("init", new, "--from", ws, "--seed", 1).code == 0
     assert rows(new) == rows(ws) and not list(new.glob(".*"))
+
+
+def test_a_copy_that_another_process_makes_just_now_is_left_alone(ws: Path, tmp_path: Path):
+    building = tmp_path / "new" / ".shardgraph-copy"
+    building.mkdir(parents=True)
+    with WriteLock(building):
+        assert "another process" in refused(ws, "init", tmp_path / "new", "--from", ws).err
+    assert run("init", tmp_path / "new", "--from", ws).code == 0
 
 
 def test_a_folder_with_files_of_ones_own_is_left_alone(ws: Path, tmp_path: Path):

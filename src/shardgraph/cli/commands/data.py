@@ -87,8 +87,10 @@ def init(
     if copy_from is None:
         _check_backbone(backbone or "precomputed")
         kind = dtype or "float16"
-        made_of = {"dtype": kind, "layer": layer, "size": size, "device": device}
-        given = {"backbone": shardgraph.backbone_identity(backbone or "precomputed", **made_of), "dtype": kind}
+        identity = shardgraph.backbone_identity(
+            backbone or "precomputed", dtype=kind, layer=layer, size=size, device=device
+        )
+        given = {"backbone": identity, "dtype": kind}
     elif any(each is not None for each in (backbone, dtype, layer, size, device)):
         raise typer.BadParameter(
             "--from takes over backbone and dtype: give no --backbone, --dtype, --layer, --size, --device"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from shardgraph.errors import DamagedFile, InputError
 from shardgraph.forget.context import Context
 from shardgraph.forget.erase.recovery import writing
-from shardgraph.storage.files import check_room, destroy_below, sync_folder
+from shardgraph.storage.files import WriteLock, check_room, destroy_below, sync_folder
 from shardgraph.storage.samples import Samples
 from shardgraph.storage.tables import inventory, requests
 
@@ -28,7 +28,8 @@ OnLeftOut = Callable[[int], None]
 def discard_incomplete(root: Path) -> None:
     """Destroy what an interrupted copy left in this folder; a folder with anything else stays as it is."""
     if (root / INCOMPLETE).is_dir() and {path.name for path in root.iterdir()} <= _PARTS | {INCOMPLETE}:
-        destroy_below(root)
+        with WriteLock(root / INCOMPLETE):  # an error if another process copies just now
+            destroy_below(root)
 
 
 def take_over(
@@ -75,10 +76,15 @@ def _retained(context: Context, waiting: set[str], progress: Callable[[str, int,
         if {*zip(samples.ids, samples.labels, strict=True)} != {(row.id, row.label) for row in rows.values()}:
             raise DamagedFile(f"{context.store.path(unit)} does not hold what the catalogue lists: restore a backup")
         known = [rows[sample] for sample in samples.ids]
-        columns = {f"{name}s": tuple(getattr(row, name) for row in known) for name in ("source", "subject", "split")}
+        named = replace(
+            samples,
+            sources=tuple(row.source for row in known),
+            subjects=tuple(row.subject for row in known),
+            splits=tuple(row.split for row in known),
+        )
         kept = [i for i, sample in enumerate(samples.ids) if sample not in waiting]
         if kept:
-            yield replace(samples, **columns).take(kept)
+            yield named.take(kept)
     progress("copying", len(units), len(units))
 
 

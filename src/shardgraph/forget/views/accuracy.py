@@ -24,6 +24,6 @@ def measure_accuracy(model: Model, parts: Iterable[Samples]) -> dict[str, Any]:
         "samples": counts.total(),
         "correct": right.total(),
         "unknown": sum(count for label, count in counts.items() if label not in model.classes),
-        "macro_accuracy": sum(one["accuracy"] for one in classes) / len(classes),
+        "macro_accuracy": sum(right[label] / count for label, count in counts.items()) / len(counts),
         "classes": classes,
     }

@@ -189,11 +189,12 @@ def occupied_units(catalogue: Catalogue) -> list[str]:
 
 def add_samples(transaction: Transaction, rows: Iterable[Row], contents: Iterable[str] = ()) -> None:
     """Add samples, with the keyed hashes of their content in the same order, if they are known."""
+    hashes: Iterable[str | None] = contents or repeat(None)
     transaction.executemany(
         f"INSERT INTO samples ({_ROW}, content) VALUES (?,?,?,?,?,?,?)",
         (
             (row.id, row.label, row.source, row.subject, row.split, row.unit, content)
-            for row, content in zip(rows, contents or repeat(None), strict=False)
+            for row, content in zip(rows, hashes, strict=False)
         ),
     )
 
