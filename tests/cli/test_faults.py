@@ -13,7 +13,7 @@ import pytest
 from tests.cli.conftest import run
 
 HOUSE = Path(__file__).parents[2]
-COMMANDS = [["status", "WS"], ["forget", "WS", "--sample", "s-001"], ["verify", "WS"]]
+COMMANDS = [["status", "WS"], ["forget", "WS", "--yes", "--sample", "s-001"], ["verify", "WS"]]
 ADVICE = ("check the disk", "check its owner", "try again", "MB free", "free some")
 
 
@@ -59,6 +59,6 @@ def test_a_damaged_page_of_the_catalogue_is_called_that(ws: Path):
     raw = bytearray(path.read_bytes())
     raw[4096:] = b"x" * (len(raw) - 4096)  # the first page holds the list of tables
     path.write_bytes(raw)
-    for words in (["status", ws], ["forget", ws, "--sample", "s-001"]):
+    for words in (["status", ws], ["forget", ws, "--yes", "--sample", "s-001"]):
         done = run(*words)
         assert done.code == 1 and "catalog.sqlite" in done.err and "backup" in done.err, done

@@ -16,12 +16,13 @@ from shardgraph.forget.build.wanted import Manifest
 from shardgraph.forget.config import Config
 from shardgraph.forget.context import Context
 from shardgraph.forget.erase import execute, recovery
-from shardgraph.forget.erase.plan import ForgetPlan, ForgetRequest, plan_forget
+from shardgraph.forget.erase.plan import Copies, ForgetPlan, ForgetRequest, exact_copies, plan_forget
 from shardgraph.forget.erase.recovery import writing
 from shardgraph.forget.erase.twins import THRESHOLD, Twin, find_twins
 from shardgraph.forget.intake.admission import admit, check_dims
 from shardgraph.forget.intake.admission import only_new as keep_new
-from shardgraph.forget.intake.embed import OnBad, OnPresent, embed_arriving, new_backbone, save_location
+from shardgraph.forget.intake.copying import OnLeftOut, discard_incomplete, take_over
+from shardgraph.forget.intake.embed import OnBad, OnPresent, embed_arriving, kept_location, new_backbone, save_location
 from shardgraph.forget.intake.first_training import aim_samples, plan_configuration, waiting_shards
 from shardgraph.forget.intake.sources import Sources
 from shardgraph.forget.proof import erasure_log
@@ -106,31 +107,51 @@ class Workspace:
         backbone: str | dict[str, Any] | None = None,
         backbone_path: str | Path | None = None,
         classes: Iterable[str] | None = None,
-        dtype: str = "float16",
+        dtype: str | None = None,
+        copy_from: str | Path | None = None,
+        on_left_out: OnLeftOut | None = None,
         **options: Any,
     ) -> Self:
         """Create a workspace and open it; the folder must be new or empty.
 
         `backbone` is the name of a backbone, or what `backbone_identity` returned; by default embeddings are added.
-        `backbone_path` is where it lies, if its name does not say it. The workspace keeps the absolute path.
+        `backbone_path` is where it lies, if its name does not say it. The workspace keeps the absolute path. Tokens
+        are stored as float16 by default.
+
+        `copy_from` is another workspace whose samples, backbone and dtype are taken over: its keys, certificates,
+        models and requests are not. It is complete or not at all. Samples whose request to be forgotten waits are left
+        out, and `on_left_out` is called with their number.
         """
         root = Path(path)
+        discard_incomplete(root)
         if root.exists() and (not root.is_dir() or any(root.iterdir())):
             raise WorkspaceError(
                 f"a new workspace needs a new or empty folder, {root} is a file or not empty; choose another one"
             )
-        if dtype not in ("float16", "float32"):
+        if dtype not in (None, "float16", "float32"):
             raise ConfigError(f"dtype must be float16 or float32, got {dtype!r}")
         if classes is not None:
             check_list(classes, "the classes of a workspace")
-        identity, location = new_backbone(backbone, backbone_path, dtype)
-        root.mkdir(parents=True, exist_ok=True)
         declared = None if classes is None else tuple(sorted(set(classes)))
-        Keys.create(root)
-        Catalogue(root / "catalog.sqlite").close()
-        Config(seed=seed, backbone=identity, classes=declared, dtype=dtype).save(root)
-        if location is not None:
-            save_location(root, location)
+
+        if copy_from is None:
+            kind = dtype or "float16"
+            identity, location = new_backbone(backbone, backbone_path, kind)
+            _make(root, Config(seed, identity, kind, declared), location)
+            return cls(root, **options)
+        if backbone is not None or dtype is not None or backbone_path is not None:
+            raise ConfigError(
+                "a copy has the backbone and the dtype of the workspace that it is copied from; give none"
+            )
+        with cls(copy_from) as source:
+            config = Config(seed, source.config.backbone, source.config.dtype, declared)
+            location = kept_location(source.root)
+
+            def make(folder: Path) -> Workspace:
+                _make(folder, config, location)
+                return cls(folder, **options)
+
+            take_over(root, source, make, on_left_out)
         return cls(root, **options)
 
     @property
@@ -171,7 +192,7 @@ class Workspace:
                 dims = (samples.tokens.shape[1], samples.features.shape[1])
                 context.save_config(replace(context.config, dims=dims))
             returns = partial(self._return, ids=returning) if returning else None
-            context.store.put_inbox(samples, returns)
+            context.store.put_inbox(samples, context.keys.contents(samples), returns)
             context.record_identity()
             if returning and context.keeps_log:
                 erasure_log.confirm(context)
@@ -278,6 +299,7 @@ class Workspace:
         A consumer's model is evaluated on all of them, also on those of classes and sources that it may not use; with
         `sources`, every model is evaluated on the samples of these sources only. Samples that wait to be forgotten are
         left out. `unknown` counts the samples of classes that the model does not have: it cannot predict them.
+        `classes` holds the accuracy of every class that has test samples, and `macro_accuracy` is their mean.
         """
         return self._answer(consumer, lambda model: evaluate_model(self.context, model, sources=sources))
 
@@ -296,6 +318,10 @@ class Workspace:
         """What carrying out a request would rebuild and cost; changes nothing."""
         self.context.check_log()
         return plan_forget(self.context.store, self.config, self.context.keys, request)
+
+    def exact_copies(self, plan: ForgetPlan) -> Copies:
+        """The samples that stay and hold exactly what one of a plan's samples holds; found by an index."""
+        return exact_copies(self.context.store, self.context.keys, plan.rows)
 
     def twins(self, ids: Iterable[str] | None = None, threshold: float = THRESHOLD) -> list[Twin]:
         """Samples with the same content: all pairs, or the twins of `ids`; exact ones, and near ones by cosine."""
@@ -364,6 +390,16 @@ class Workspace:
     def status(self) -> dict[str, Any]:
         """Figures about what the workspace holds, what is served and what waits."""
         return status(self.context)
+
+
+def _make(root: Path, config: Config, location: str | None) -> None:
+    """Write the files of an empty workspace, config.json last."""
+    root.mkdir(parents=True, exist_ok=True)
+    Keys.create(root)
+    Catalogue(root / "catalog.sqlite").close()
+    if location is not None:
+        save_location(root, location)
+    config.save(root)
 
 
 def _check_fresh(order: ForgetPlan, now: ForgetPlan) -> None:

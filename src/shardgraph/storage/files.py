@@ -123,6 +123,18 @@ def destroy_with_folder(path: Path) -> None:
         path.parent.rmdir()
 
 
+def destroy_below(folder: Path) -> None:
+    """Destroy all files below a folder, and remove the folders; the folder itself stays."""
+    for path in sorted(folder.rglob("*"), reverse=True):  # what is in a folder comes before it
+        if path.is_dir() and not path.is_symlink():
+            path.rmdir()
+        elif path.is_symlink():
+            path.unlink()
+        else:
+            destroy(path)
+    sync_folder(folder)
+
+
 def sweep(root: Path) -> None:
     """Destroy what an interrupted process left in the scratch folder.
 

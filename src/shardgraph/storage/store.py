@@ -7,7 +7,7 @@ same bytes.
 """
 
 import mmap
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -62,14 +62,18 @@ class Store:
             raise DamagedFile(f"{self.path(unit)} ({unit}) is torn or was changed: restore it from a backup")
         return unpack_samples(raw)
 
-    def put_inbox(self, samples: Samples, also: Callable[[Transaction], None] | None = None) -> None:
+    def put_inbox(
+        self, samples: Samples, contents: Sequence[str] = (), also: Callable[[Transaction], None] | None = None
+    ) -> None:
         """Add checked samples to the inbox, in units of bounded size: all of them or none.
 
-        `also` is called within the transaction that adds them.
+        `contents` are the keyed hashes of what the samples hold, in the same order. `also` is called within the
+        transaction that adds them.
 
         The catalogue lists the units before their files are written, so that `drop_empty_inbox` finds and destroys what
         a crash left.
         """
+        assert len(contents) in (0, len(samples))
         first = inventory.last_inbox_number(self.catalogue) + 1
         chunks = {f"inbox:{first + i}": rows for i, rows in enumerate(_bounded(samples))}
         with self.catalogue.transaction() as transaction:
@@ -79,7 +83,7 @@ class Store:
         columns = (samples.ids, samples.labels, samples.sources, samples.subjects, samples.splits, units)
         with self.catalogue.transaction() as transaction:
             inventory.record_units(transaction, digests)
-            inventory.add_samples(transaction, (Row(*row) for row in zip(*columns, strict=True)))
+            inventory.add_samples(transaction, (Row(*row) for row in zip(*columns, strict=True)), contents)
             if also is not None:
                 also(transaction)
 

@@ -33,7 +33,7 @@ def test_what_was_forgotten_was_never_seen_byte_for_byte(tmp_path: Path, method:
     ids, leaving = arrays()["ids"], np.array([1, 2, 7, 10])
     ws = trained(tmp_path / "forgot", np.arange(60), "--method", method)
     assert run("evaluate", ws, "--json").json["accuracy"] > 0.8
-    forgot = run("forget", ws, *(word for i in leaving for word in ("--sample", ids[i])), "--json").json
+    forgot = run("forget", ws, "--yes", *(word for i in leaving for word in ("--sample", ids[i])), "--json").json
     never = trained(tmp_path / "never", np.delete(np.arange(60), leaving), "--method", method)
     assert promised_files(ws) == promised_files(never) and not list((ws / "models").rglob("*.safetensors"))
     digest = run("status", never, "--json").json["model_digest"]
@@ -45,10 +45,10 @@ def test_a_source_and_a_class_leave_at_once_and_nothing_is_retrained(alone: Path
     plan = run("plan", alone, "--source", "ann", "--json").json
     assert plan["samples"] > 0
     assert (plan["groups_to_rebuild"], plan["adapters_to_rebuild"], plan["samples_to_revisit"]) == (0, 0, 0)
-    done = run("forget", alone, "--source", "ann", "--instant", "--json").json
+    done = run("forget", alone, "--yes", "--source", "ann", "--instant", "--json").json
     assert done["event"] == "forget" and done["guarantee"].startswith("exact: ")
     assert run("repair", alone, "--json").json["certificate"] is None
-    run("forget", alone, "--label", "cat")
+    run("forget", alone, "--yes", "--label", "cat")
     status = run("status", alone, "--json").json
     assert status["complete"] and status["classes"] == 3 and status["shards"] > 1
     assert status["recipe"]["adapter"] == "none"

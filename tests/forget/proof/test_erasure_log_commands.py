@@ -53,9 +53,9 @@ def base(tmp_path_factory) -> Path:
     ):
         assert run(*words).code == 0, words
     shutil.copytree(ws, folder / "backup")
-    assert run("forget", ws, "--sample", GONE[0]).code == 0
+    assert run("forget", ws, "--yes", "--sample", GONE[0]).code == 0
     shutil.copy(record, folder / "older.jsonl")
-    assert run("forget", ws, "--sample", GONE[1]).code == 0
+    assert run("forget", ws, "--yes", "--sample", GONE[1]).code == 0
     return folder
 
 
@@ -94,7 +94,7 @@ def writers(at: Place) -> list[tuple]:
     return [
         ("train", at.ws),
         ("add", at.ws, at.data / "more.npz"),
-        ("forget", at.ws, "--sample", "s-002"),
+        ("forget", at.ws, "--yes", "--sample", "s-002"),
         ("repair", at.ws),
         ("source", at.ws, "ann", "--owner", "Ann"),
         ("grant", at.ws, "acme", "--source", "bob"),
@@ -261,7 +261,7 @@ def test_a_restored_copy_answers_nothing_until_a_command_that_writes_has_forgott
 
 def test_a_forget_of_what_the_record_forgets_again_is_done_already(place):
     at = place("backup")
-    ran = run("forget", at.ws, "--sample", GONE[0], "--json")
+    ran = run("forget", at.ws, "--yes", "--sample", GONE[0], "--json")
     assert ran.code == 0 and ran.json["already_forgotten"]
 
 
@@ -281,7 +281,7 @@ def test_with_a_record_that_cannot_be_written_nothing_is_accepted_and_the_rest_w
     read_only(at)
     for command in (*readers(at), ("verify", at.ws), ("status", at.ws), ("record", at.ws)):
         assert run(*command).code == 0, command
-    assert "cannot be written" in refused(at.ws, "forget", at.ws, "--sample", "s-002").err
+    assert "cannot be written" in refused(at.ws, "forget", at.ws, "--yes", "--sample", "s-002").err
     assert "s-002" in held(at.ws) and run("train", at.ws).code == 0
     np.savez(at.record.parent / "gone.npz", **{name: values[1:2] for name, values in arrays(30).items()})
     back = run("add", at.ws, at.data / "gone.npz", "--allow-return")
@@ -319,7 +319,7 @@ def test_an_up_to_date_workspace_loses_nothing_with_its_record(place, how):
     new = at.record.with_name("new.jsonl")
     begun = run("record", at.ws, "--new", new, "--json")
     assert begun.code == 0 and begun.json["record"] == str(new) and begun.json["wrong_with_the_old"]
-    assert run("verify", at.ws).code == 0 and run("forget", at.ws, "--sample", "s-002").code == 0
+    assert run("verify", at.ws).code == 0 and run("forget", at.ws, "--yes", "--sample", "s-002").code == 0
     at = place("backup")
     (at.ws / "record").write_text(str(new))
     assert "2 requests" in refused(at.ws, "evaluate", at.ws).err

@@ -1,12 +1,12 @@
 """`serve`, `token`, `record` and `migrate`: running a workspace as a service, and keeping it up to date."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
-from shardgraph.cli.command import open_workspace, print_facts, print_json, print_note, print_table
-from shardgraph.cli.options.shared import BackbonePath, Json, Workers, WorkspacePath
+from shardgraph.cli.command import check_finite, open_workspace, print_facts, print_json, print_note, print_table
+from shardgraph.cli.options.shared import BackbonePath, Device, Json, Workers, WorkspacePath
 from shardgraph.errors import ConfigError
 
 
@@ -17,10 +17,12 @@ def serve(
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 selects a free port and logs it.")] = 8000,
     grace: Annotated[
-        float, typer.Option(min=0, help="Seconds in which a request can be cancelled before it is erased.")
+        float,
+        typer.Option(min=0, help="Seconds in which a request can be cancelled before it is erased."),
     ] = 0.0,
     device: Annotated[
-        str | None, typer.Option(help="Where groups are rebuilt: cpu or cuda.", show_default="as the model was built")
+        Device | None,
+        typer.Option(help="Where groups are rebuilt.", show_default="as the model was built"),
     ] = None,
     record: Annotated[
         Path | None,
@@ -35,6 +37,7 @@ def serve(
     as_json: Json = False,
 ) -> None:
     """Serve forget requests, predictions and proofs over HTTP, and pages for a browser, until Ctrl-C or SIGTERM."""
+    check_finite("--grace", grace)
     try:
         from shardgraph.service.server import serve as run  # needs the extra "service"
     except ModuleNotFoundError as error:
@@ -60,7 +63,12 @@ def serve(
 def token(
     workspace: WorkspacePath,
     name: Annotated[str | None, typer.Argument(help="The name of the token.", show_default="list all")] = None,
-    role: Annotated[str | None, typer.Option(help="Create a token: owner, operator, consumer or auditor.")] = None,
+    role: Annotated[
+        Literal["owner", "operator", "consumer", "auditor"] | None,
+        typer.Option(
+            help="Create a token with this role.",
+        ),
+    ] = None,
     source: Annotated[list[str] | None, typer.Option("--source", help="A source of an owner; may be repeated.")] = None,
     revoke: Annotated[bool, typer.Option("--revoke", help="Revoke the token at once.")] = False,
     as_json: Json = False,

@@ -21,6 +21,7 @@ from shardgraph.forget.build.build import (
     SUBTRACTED,
     build,
     build_prototypes,
+    check_manifest,
     confirm_prototypes,
     drop_unwanted,
     prototypes_key,
@@ -41,7 +42,7 @@ from shardgraph.forget.context import CATALOGUE, Context
 from shardgraph.forget.erase.plan import BY_NAME, DECISIVE, ForgetPlan, check_rows, emptied_names, names_left
 from shardgraph.forget.proof.certificate import Certificate, draft_certificate, issue, load_intact
 from shardgraph.forget.proof.keys import certificate_leaf
-from shardgraph.forget.proof.verify import check_manifest, find_problems
+from shardgraph.forget.proof.verify import find_problems
 from shardgraph.forget.queue import queue
 from shardgraph.forget.rights.provision import FOLDER as PROVISIONED
 from shardgraph.forget.rights.provision import destroy_strays, provisioned_groups
@@ -60,6 +61,8 @@ ROOM = 1 << 20  # bytes for what is small: a certificate, folders, blocks that a
 def carry_out(context: Context, plan: ForgetPlan, instant: bool, numbers: Sequence[int] = ()) -> Certificate:
     """Accept a plan and finish the erasure. `numbers` are the requests of the queue that it carries out, if any."""
     gone = {row.id for row in plan.rows} | {name for _, name in emptied_names(context.store, plan.rows)}
+    contents = inventory.contents_of(context.catalogue, [row.id for row in plan.rows]).values()
+    gone |= {content for content in contents if content}
     return finish(context, accept(context, plan, instant, numbers), gone)
 
 

@@ -10,7 +10,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from shardgraph.errors import InputError, UnknownSample, check_list, check_text, some
+from shardgraph.errors import DamagedFile, InputError, UnknownSample, check_list, check_text, some
 from shardgraph.forget.build.wanted import graph_over, group_learns, labels_in
 from shardgraph.forget.config import Config
 from shardgraph.forget.proof.keys import Keys
@@ -109,6 +109,8 @@ class ForgetPlan:
         """The plan's figures as a plain dict."""
         return {
             "samples": len(self.rows),
+            "training_samples": sum(row.split == TRAIN for row in self.rows),
+            "test_samples": sum(row.split != TRAIN for row in self.rows),
             "groups_to_rebuild": len(self.groups) - len(self.vanishing),
             "groups_that_vanish": len(self.vanishing),
             "adapters_to_rebuild": self.adapters,
@@ -238,6 +240,38 @@ def emptied_names(store: Store, rows: tuple[Row, ...]) -> list[tuple[str, str]]:
         last = [value for value in asked if here.get(value) == leaving[value]]
         found += [(kind, value.removeprefix("shard:") if kind == "shards" else value) for value in last]
     return found
+
+
+# Exact copies
+
+
+@dataclass(frozen=True)
+class Copies:
+    """Samples that hold exactly what leaving samples hold, and stay; `unknown`: in damaged files, not compared."""
+
+    rows: tuple[Row, ...] = ()
+    unknown: int = 0
+
+
+def exact_copies(store: Store, keys: Keys, rows: tuple[Row, ...]) -> Copies:
+    """The exact copies of these rows that stay, by the hashes of contents in the catalogue.
+
+    Files are read only if they hold samples of an earlier version whose content was not hashed yet.
+    """
+    leaving, unknown = {row.id for row in rows}, 0
+    contents = inventory.contents_of(store.catalogue, sorted(leaving))
+    read: dict[str, str] = {}
+    for unit in inventory.unhashed_units(store.catalogue) if rows else ():
+        try:
+            samples = store.read(unit)
+            read |= zip(samples.ids, keys.contents(samples), strict=True)
+        except DamagedFile:
+            unknown += len(inventory.find_in_unit(store.catalogue, unit))
+    wanted = {content for sample in leaving if (content := contents.get(sample) or read.get(sample))}
+    found = inventory.find_by(store.catalogue, "content", sorted(wanted))
+    found += inventory.find_by_id(store.catalogue, [sample for sample, content in read.items() if content in wanted])
+    copies = {row.id: row for row in found if row.id not in leaving}
+    return Copies(tuple(copies.values()), unknown)
 
 
 # The groups that the removal of samples affects

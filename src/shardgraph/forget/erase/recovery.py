@@ -35,11 +35,22 @@ def writing(context: Context, *, honour: bool = True) -> Iterator[None]:
             context.reload_config()
             context.check_identity()
             recover(context)
+            hash_contents(context)
             if honour and context.keeps_log:
                 from shardgraph.forget.queue.request_queue import RequestQueue
 
                 RequestQueue(context).honour_log()
         yield
+
+
+def hash_contents(context: Context) -> None:
+    """Hash what samples hold that an earlier version added; those in damaged files are left for the next time."""
+    for unit in inventory.unhashed_units(context.catalogue):
+        with suppress(DamagedFile):
+            samples = context.store.read(unit)
+            contents = dict(zip(samples.ids, context.keys.contents(samples), strict=True))
+            with context.catalogue.transaction() as transaction:
+                inventory.set_contents(transaction, contents)
 
 
 def resume(context: Context) -> list[Certificate]:

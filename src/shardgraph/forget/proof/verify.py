@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from shardgraph.errors import FingerprintError, ShardgraphError, VerificationError, WorkspaceBusy, WorkspaceError, some
-from shardgraph.forget.build.build import prototypes_key, publishable_models, sum_prototypes
+from shardgraph.forget.build.build import check_manifest, sum_prototypes
 from shardgraph.forget.build.wanted import (
     Manifest,
-    built_as_wanted,
     group_path,
     load_classes,
     load_group,
@@ -27,7 +26,6 @@ from shardgraph.forget.proof.certificate import Certificate, certificate_path, c
 from shardgraph.forget.rights.provision import check_provisioned, find_different
 from shardgraph.forget.rights.rights import rights_by_consumer
 from shardgraph.learn.executors import GroupTask
-from shardgraph.learn.inca import model_digest
 from shardgraph.learn.numerics import difference
 from shardgraph.storage.files import destroy, scratch_file
 from shardgraph.storage.samples import TEST
@@ -36,7 +34,6 @@ from shardgraph.storage.tables import erasures, inventory, ledger
 
 ATTEMPTS = 5  # to compare all groups while other processes write
 PAUSE = 0.5  # seconds, while another process holds the lock
-_WRITE = "`shardgraph train` writes it again"
 PROMISED = ("shards", "heldout", "models")  # folders whose bytes depend on the retained data alone
 
 
@@ -227,38 +224,6 @@ def _catalogued(context: Context, units: Iterable[str]) -> str:
             raise VerificationError(f"{unit} holds other samples or labels than the catalogue lists")
         count += len(rows)
     return f"{count} samples, every file as catalogued"
-
-
-def check_manifest(context: Context) -> Manifest:
-    """The manifest; an error unless it names what the catalogue lists as built, and the model recorded last."""
-    manifest = Manifest.load(context.root)
-    if not manifest.model_digest:
-        if ledger.has_event(context.catalogue, "trained"):
-            raise VerificationError(f"manifest.json names no model, the ledger does; {_WRITE}")
-        return manifest
-    wanted = wanted_groups(context.store, context.config, manifest.fingerprint)
-    built, current = inventory.built_groups(context.catalogue), built_as_wanted(context.store, wanted)
-    if odd := [name for name, found in manifest.groups.items() if name not in built or built[name].digest != found]:
-        raise VerificationError(
-            f"manifest.json names groups that the catalogue lists otherwise: {some(sorted(odd))}; {_WRITE}"
-        )
-    if odd := sorted(set(manifest.missing) - (set(wanted) - set(manifest.groups))):
-        raise VerificationError(f"manifest.json says that groups are missing which are not: {some(odd)}; {_WRITE}")
-    sums = inventory.built_prototypes(context.catalogue)
-    if sums is None or sums.digest != manifest.prototypes:
-        raise VerificationError(f"manifest.json names other prototypes than the catalogue; {_WRITE}")
-    placed = sums.key != prototypes_key(context.store, context.config)  # samples, and the groups are not built yet
-    if manifest.groups and not placed and not current:
-        raise VerificationError(
-            f"manifest.json names other numerics than those that its groups were built with; {_WRITE}"
-        )
-    found = model_digest(manifest.groups, manifest.prototypes, manifest.classes, manifest.weight)
-    if found != manifest.model_digest:
-        raise VerificationError(f"model_digest should be {found}, the manifest says {manifest.model_digest}")
-    possible = publishable_models(context.catalogue)
-    if possible and context.keys.mark(found) not in possible:
-        raise VerificationError("the model is not the one that the ledger recorded last")
-    return manifest
 
 
 def _model(context: Context, groups: Collection[str] | None = None) -> str:

@@ -17,7 +17,7 @@ from typing import Any
 
 from torch import Tensor
 
-from shardgraph.errors import DamagedFile, InputError, WorkspaceBusy, WorkspaceError
+from shardgraph.errors import DamagedFile, WorkspaceBusy, WorkspaceError
 from shardgraph.forget.build.build import SUBTRACTED, prototypes_key
 from shardgraph.forget.build.wanted import (
     Manifest,
@@ -33,6 +33,7 @@ from shardgraph.forget.build.wanted import (
 from shardgraph.forget.config import Config
 from shardgraph.forget.context import Context
 from shardgraph.forget.erase.plan import affected_groups
+from shardgraph.forget.views.accuracy import measure_accuracy
 from shardgraph.learn.ensemble import Model, chunks
 from shardgraph.learn.executors import best_device
 from shardgraph.learn.inca import Adapters
@@ -214,22 +215,18 @@ def evaluate_model(
     """
     withheld = requests.withheld_ids(context.catalogue)
     units = [unit for unit in inventory.occupied_units(context.catalogue) if unit.startswith("test:")]
-    count, correct, unknown = 0, 0, 0
-    for unit in units:  # one file in memory at a time
-        samples = context.store.read(unit)
-        chosen = set(samples.ids) - withheld
-        if sources is not None:
-            chosen &= {row.id for row in inventory.find_in_unit(context.catalogue, unit) if row.source in sources}
-        samples = samples.take([i for i, sample in enumerate(samples.ids) if sample in chosen])
-        for chunk in chunks(samples):
-            check()
-            correct += sum(a == b for a, b in zip(model.predict(chunk), chunk.labels, strict=True))
-        unknown += sum(label not in model.classes for label in samples.labels)
-        count += len(samples)
-    if not count:
-        where = "" if sources is None else " in these sources"
-        raise InputError(f"there is no sample whose split is test{where}; add some, then train")
-    return {"accuracy": correct / count, "samples": count, "correct": correct, "unknown": unknown}
+
+    def parts() -> Iterator[Samples]:
+        for unit in units:  # one file in memory at a time
+            samples = context.store.read(unit)
+            chosen = set(samples.ids) - withheld
+            if sources is not None:
+                chosen &= {row.id for row in inventory.find_in_unit(context.catalogue, unit) if row.source in sources}
+            for chunk in chunks(samples.take([i for i, sample in enumerate(samples.ids) if sample in chosen])):
+                check()
+                yield chunk
+
+    return measure_accuracy(model, parts(), "" if sources is None else " in these sources")
 
 
 def assemble_served(
