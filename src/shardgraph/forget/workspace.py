@@ -1,6 +1,6 @@
 """Workspace: a folder that learns, predicts, forgets exactly, and can prove it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -151,12 +151,34 @@ class Workspace:
 
     # Learning
 
-    def add(self, samples: Samples, *, allow_return: bool = False, only_new: bool = False) -> int:
-        """Put samples in the inbox, where they wait for `train`; all of them or, on an error, none.
+    def add(
+        self,
+        samples: Any,
+        labels: Iterable[Any] | None = None,
+        *,
+        allow_return: bool = False,
+        only_new: bool = False,
+        **options: Any,
+    ) -> int:
+        """Put samples in the inbox, where they wait for `train`, and return their number.
+
+        `samples` is a path or a URL (a folder of images, a table, arrays); a frame, a table or a stream of Arrow; a
+        data set of `datasets`; an array or a list of images or texts, with `labels` and, if there are any, `ids`,
+        `sources`, `subjects` and `splits`; or `Samples`. `columns={"label": "intent"}` names the columns of a table.
+
+        On an error nothing is added. An exception is a folder or table of images or texts at a path or URL: what was
+        embedded stays, and the same call continues the work. An image that cannot be read is an error, unless
+        `skip_bad`; `on_bad(id, reason)` is called for each.
 
         `only_new` skips samples that the workspace holds already with the same label, source, subject and split.
         """
         context = self.context
+        if not isinstance(samples, Samples):
+            from shardgraph.forget.intake.inputs import add_data
+
+            return add_data(self, samples, labels, allow_return=allow_return, only_new=only_new, **options)
+        if labels is not None or options:
+            raise TypeError(f"Samples have labels and ids of their own, got also {', '.join(options) or 'labels'}")
         with writing(context):
             samples = keep_new(samples, context.store) if only_new else samples
             samples, returning = admit(samples, context.store, context.config, context.keys, allow_return=allow_return)
@@ -202,19 +224,27 @@ class Workspace:
 
     def train(
         self,
-        topology: Topology | None = None,
-        recipe: Recipe | None = None,
+        topology: Topology | str | None = None,
+        recipe: Recipe | str | None = None,
         *,
         privacy: "PrivacyTerms | None" = None,
         budget: "Budget | None" = None,
         rebuild: bool = False,
+        **options: Any,
     ) -> Manifest:
         """Place the samples of the inbox in shards and build what is missing; the first call fixes the configuration.
+
+        Instead of a topology and a recipe, their names and the options of the command line may be given:
+        `train(coarse=8, fine=4)`, `train(topology="by-source", epochs=10)`.
 
         `privacy` makes edges private. `budget` changes the budget of private edges; there is no other way to change it
         later.
         """
         context = self.context
+        if options or isinstance(topology, str) or isinstance(recipe, str):
+            from shardgraph.forget.intake.inputs import training_values
+
+            topology, recipe = training_values(topology, recipe, options)
         with writing(context):
             if not rebuild:
                 context.check_numerics()
@@ -248,15 +278,37 @@ class Workspace:
         """The model that may be served now, loaded into memory; a consumer's model if one is named."""
         return self.served.model() if consumer is None else self.consumers.model(consumer)
 
-    def predict(self, samples: Samples, consumer: str | None = None) -> list[str]:
-        """The predicted class of every sample, by a consumer's model if one is named."""
-        check_dims(samples, self.config)
-        return self.model(consumer).predict(samples)
+    def predict(
+        self, samples: Any, consumer: str | None = None, *, columns: Mapping[str, str] | None = None
+    ) -> list[str]:
+        """The predicted class of every sample, in their order, by a consumer's model if one is named.
 
-    def scores(self, samples: Samples, consumer: str | None = None) -> np.ndarray[Any, np.dtype[Any]]:
-        """SAFE(z) for every sample and class [n, K], in the order of the classes of `model(consumer)`."""
-        check_dims(samples, self.config)
-        return self.model(consumer).scores(samples)
+        `samples` is what `add` takes, without labels, or one image, text or array. In a workspace for texts a string is
+        a text; give the path of a table as a `Path`.
+        """
+        model = self.model(consumer)
+        return [label for batch in self._queries(samples, columns) for label in model.predict(batch)]
+
+    def scores(
+        self, samples: Any, consumer: str | None = None, *, columns: Mapping[str, str] | None = None
+    ) -> np.ndarray[Any, np.dtype[Any]]:
+        """SAFE(z) for every sample and class [n, K], in the order of the classes of `model(consumer)`.
+
+        `samples` is what `predict` takes.
+        """
+        model = self.model(consumer)
+        return np.concatenate([model.scores(batch) for batch in self._queries(samples, columns)])
+
+    def _queries(self, samples: Any, columns: Mapping[str, str] | None) -> Iterator[Samples]:
+        """What is to be predicted, embedded, in batches."""
+        batches: Iterable[Samples] = (samples,)
+        if not isinstance(samples, Samples):
+            from shardgraph.forget.intake.inputs import queries
+
+            batches = queries(self.context, samples, columns)
+        for batch in batches:
+            check_dims(batch, self.config)
+            yield batch
 
     def evaluate(self, consumer: str | None = None) -> dict[str, Any]:
         """Accuracy on the samples whose split is test: they are stored, can be forgotten, and are never trained on.
@@ -277,9 +329,9 @@ class Workspace:
 
     # Forgetting
 
-    def plan(self, request: ForgetRequest) -> ForgetPlan:
-        """What carrying out a request would rebuild and cost; changes nothing."""
-        return plan_forget(self.context.store, self.config, self.context.keys, request)
+    def plan(self, request: ForgetRequest | None = None, **named: Any) -> ForgetPlan:
+        """What carrying out a request would rebuild and cost; changes nothing. Names may be given as to `forget`."""
+        return plan_forget(self.context.store, self.config, self.context.keys, _request(request, named))
 
     def twins(self, ids: Iterable[str] | None = None, threshold: float = THRESHOLD) -> list[Twin]:
         """Samples with the same content: all pairs, or the twins of `ids`; exact ones, and near ones by cosine."""
@@ -291,13 +343,18 @@ class Workspace:
         others = {twin.other for twin in self.twins([row.id for row in rows], threshold)} - {row.id for row in rows}
         return replace(request, samples=(*request.samples, *sorted(others))) if others else request
 
-    def forget(self, order: ForgetRequest | ForgetPlan, *, instant: bool = False) -> Certificate:
+    def forget(
+        self, order: ForgetRequest | ForgetPlan | None = None, *, instant: bool = False, **named: Any
+    ) -> Certificate:
         """Forget, and return the certificate; for samples that were forgotten before, the certificate of that time.
+
+        Instead of a request or a plan, lists of `samples`, `sources`, `subjects`, `shards` and `labels` may be given,
+        and a `reason`.
 
         While a service runs, the request goes to its queue, and this waits until the service has carried it out; the
         service rebuilds what it withdraws, whatever `instant` is.
         """
-        request = order if isinstance(order, ForgetRequest) else order.request
+        request = order.request if isinstance(order, ForgetPlan) and not named else _request(order, named)
         context = self.context
         if context.is_served:
             if isinstance(order, ForgetPlan):
@@ -343,6 +400,17 @@ class Workspace:
     def status(self) -> dict[str, Any]:
         """Figures about what the workspace holds, what is served and what waits."""
         return status(self.context)
+
+
+def _request(order: ForgetRequest | ForgetPlan | None, named: Mapping[str, Any]) -> ForgetRequest:
+    """The request, as it was given or by the names that it asks for."""
+    if isinstance(order, ForgetRequest) and not named:
+        return order
+    if order is not None:
+        raise InputError(f"give a request, a plan or names to forget, got {type(order).__name__} and {[*named]}")
+    from shardgraph.forget.intake.inputs import request_of
+
+    return request_of(named)
 
 
 def _check_fresh(order: ForgetPlan, now: ForgetPlan) -> None:

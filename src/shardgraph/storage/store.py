@@ -7,7 +7,7 @@ same bytes.
 """
 
 import mmap
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -62,21 +62,29 @@ class Store:
         return unpack_samples(raw)
 
     def put_inbox(self, samples: Samples) -> None:
-        """Add checked samples to the inbox, in units of bounded size: all of them or none.
+        """Add checked samples to the inbox, in units of bounded size: all of them or none."""
+        units, digests = self.write_inbox(samples)
+        columns = (samples.ids, samples.labels, samples.sources, samples.subjects, samples.splits, units)
+        self.list_inbox(digests, (Row(*row) for row in zip(*columns, strict=True)))
 
-        The catalogue lists the units before their files are written, so that `drop_empty_inbox` finds and destroys what
-        a crash left.
+    def write_inbox(self, samples: Samples) -> tuple[list[str], dict[str, str]]:
+        """Write the files of checked samples; returns the unit of every sample, and the digest of every unit.
+
+        The samples are in the workspace once `list_inbox` has listed them. The catalogue lists the units before their
+        files are written, so that `drop_empty_inbox` finds and destroys what a crash left.
         """
         first = inventory.last_inbox_number(self.catalogue) + 1
         chunks = {f"inbox:{first + i}": rows for i, rows in enumerate(_bounded(samples))}
         with self.catalogue.transaction() as transaction:
             inventory.add_units(transaction, chunks)
         digests = {unit: self._put_chunk(unit, samples.take(rows)) for unit, rows in chunks.items()}
-        units = [unit for unit, rows in chunks.items() for _ in rows]
-        columns = (samples.ids, samples.labels, samples.sources, samples.subjects, samples.splits, units)
+        return [unit for unit, rows in chunks.items() for _ in rows], digests
+
+    def list_inbox(self, digests: Mapping[str, str], rows: Iterable[Row]) -> None:
+        """List the samples of units that `write_inbox` wrote, in one transaction."""
         with self.catalogue.transaction() as transaction:
             inventory.record_units(transaction, digests)
-            inventory.add_samples(transaction, (Row(*row) for row in zip(*columns, strict=True)))
+            inventory.add_samples(transaction, rows)
 
     def place(self, progress: Progress = lambda done, of: None) -> None:
         """Move every sample that has a target into its unit, and destroy the emptied inbox. Can be repeated."""

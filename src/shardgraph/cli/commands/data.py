@@ -8,7 +8,14 @@ import typer
 
 import shardgraph
 from shardgraph.cli.command import open_workspace, print_facts, print_json, print_note
-from shardgraph.cli.options.shared import DEFAULT_MACHINES, BackbonePath, Columns, Json, Machines, WorkspacePath
+from shardgraph.cli.options.shared import (
+    DEFAULT_MACHINES,
+    BackbonePath,
+    Columns,
+    Json,
+    Machines,
+    WorkspacePath,
+)
 from shardgraph.errors import InputError, ShardgraphError
 
 SHOWN = 20  # skipped samples that are printed one by one
@@ -77,13 +84,14 @@ def init(
 
 def add(
     workspace: WorkspacePath,
-    paths: Annotated[
+    data: Annotated[
         list[Path],
         typer.Argument(
             metavar="DATA...",
-            help="Arrays (.npz, .safetensors), tables (.parquet, .csv, .tsv), or folders of images by class "
-            "(class/*.jpg, source/class/*.jpg).",
+            help="Arrays (.npz, .safetensors), tables (.parquet, .csv, .tsv, .jsonl), or folders of images by class "
+            "(class/*.jpg, source/class/*.jpg): paths or URLs.",
             show_default=False,
+            path_type=str,
         ),
     ],
     column: Columns = None,
@@ -109,6 +117,7 @@ def add(
     """Add samples; after the first training, also train the groups that they belong to."""
     from shardgraph.cli.reading import add_path
 
+    paths = [str(path) for path in data]  # they are strings already: a Path would lose a slash of a URL
     added, present, bad = 0, 0, dict[str, str]()
     with open_workspace(workspace, machines, backbone_path=backbone_path) as ws:
         for i, path in enumerate(paths):
@@ -168,9 +177,11 @@ def _class_list(given: str | None) -> list[str] | None:
     return names
 
 
-def _naming_added(error: ShardgraphError, added: int, done: Sequence[Path], left: Sequence[Path]) -> ShardgraphError:
+def _naming_added(error: ShardgraphError, added: int, done: Sequence[str], left: Sequence[str]) -> ShardgraphError:
     """The error, naming the files that were added before it and those that are still to be added."""
-    before, rest = (" ".join(str(path) for path in paths) for paths in (done, left))
+    from shardgraph.embedding.remote import without_secrets
+
+    before, rest = (without_secrets(" ".join(paths)) for paths in (done, left))
     advice = f"{added} samples of {before} were added and wait in the inbox; add {rest} again, without {before}"
     return type(error)(f"{error}; {advice}", error.ids)
 
