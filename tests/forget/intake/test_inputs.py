@@ -201,7 +201,7 @@ def test_five_lines_on_texts(create: Callable, tmp_path: Path):
     both = create("both", seed=1, backbone=ws.config.backbone)
     assert both.add(str(tmp_path / "q.jsonl")) == 3 and both.add(texts[3:], labels[3:]) == 3
     assert both.train(coarse=2, epochs=1).model_digest == first.model_digest
-    assert both.predict(tmp_path / "q.jsonl") == labels[:3]
+    assert ws.predict(tmp_path / "q.jsonl") == labels[:3]
     with pytest.raises(InputError, match="takes texts, item 0 is int"):
         ws.predict([3])
 
