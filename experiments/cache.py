@@ -114,12 +114,14 @@ def embed_file(
 
     `backbone_path` is where the backbone lies, if its name does not say it.
     """
-    from shardgraph.cli.reading import columns_of  # these need pyarrow and Pillow
+    from shardgraph.cli.reading import named_columns  # these need pyarrow and Pillow
     from shardgraph.embedding.backbones.registry import load_backbone
     from shardgraph.embedding.backbones.vision import ImageBackbone
+    from shardgraph.embedding.readers.columns import columns_of
     from shardgraph.embedding.readers.registry import read
 
-    reader, network = read(path, columns_of(pairs)), load_backbone(spec, path=backbone_path, device=device)
+    columns = columns_of(named_columns(pairs))
+    reader, network = read(path, columns), load_backbone(spec, path=backbone_path, device=device)
     if reader.modality != network.modality:
         raise InputError(f"{spec!r} reads {network.modality}s, '{path.name}' holds {reader.modality}s: choose another")
     records = list(reader)

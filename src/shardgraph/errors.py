@@ -10,6 +10,7 @@
     ├── ConfigError           an argument contradicts the configuration, or the configuration is invalid
     │   └── FingerprintError  the model was built with other numerics
     ├── BackboneError         a backbone cannot be loaded or does not fit
+    ├── UnreachableData       data at a URL cannot be read now
     └── WorkspaceError        the workspace cannot do this now
         ├── WorkspaceBusy     another process is writing
         ├── DiskFull          the disk has too little room; nothing was written
@@ -66,6 +67,10 @@ class FingerprintError(ConfigError):
 
 class BackboneError(ShardgraphError):
     """A backbone cannot be loaded or does not fit."""
+
+
+class UnreachableData(ShardgraphError):
+    """Data at a URL cannot be read now: no connection, no permission, or an answer that was not expected."""
 
 
 class WorkspaceError(ShardgraphError):

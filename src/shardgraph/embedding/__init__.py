@@ -3,7 +3,8 @@
 Modules:
 
     records      Record: one sample before embedding; ids by content
-    readers/     files and folders -> records, or samples where the data are arrays
+    remote       RemotePath: data at a URL
+    readers/     files, folders and frames -> records, or samples where the data are arrays
     backbones/   frozen networks: records -> tokens and features
     pipeline     embed: records through a backbone, in order, in bounded memory
     on_cluster   the same on the nodes of a cluster

@@ -53,6 +53,7 @@ _HOMES = {
     "migrate_catalogue": "migration",
     "opens": "proof.certificate",
     "pending_migrations": "migration",
+    "queries_at": "intake.inputs",
     "Reach": "rights.coverage",
     "Request": "queue.queue",
     "Right": "rights.rights",
@@ -108,6 +109,7 @@ __all__ = [
     "migrate_catalogue",
     "opens",
     "pending_migrations",
+    "queries_at",
     "right_of",
     "select_within",
 ]
@@ -117,6 +119,7 @@ if TYPE_CHECKING:
     from shardgraph.forget.config import Config
     from shardgraph.forget.erase.plan import ForgetPlan, ForgetRequest, select_within
     from shardgraph.forget.intake.embed import backbone_identity, backbone_location, load_backbone_of
+    from shardgraph.forget.intake.inputs import queries_at
     from shardgraph.forget.migration import migrate_catalogue, pending_migrations
     from shardgraph.forget.proof.certificate import Certificate, check_certificate, opens
     from shardgraph.forget.proof.verify import Check, Verification

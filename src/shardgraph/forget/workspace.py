@@ -1,8 +1,8 @@
 """Workspace: a folder that learns, predicts, forgets exactly, and can prove it."""
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -11,7 +11,6 @@ import numpy as np
 
 from shardgraph.embedding.readers.base import Reader
 from shardgraph.errors import ConfigError, WorkspaceBusy, WorkspaceError, check_list
-from shardgraph.forget.build.build import build
 from shardgraph.forget.build.wanted import Manifest
 from shardgraph.forget.config import Config
 from shardgraph.forget.context import Context
@@ -19,15 +18,12 @@ from shardgraph.forget.erase import execute, recovery
 from shardgraph.forget.erase.plan import Copies, ForgetPlan, ForgetRequest, exact_copies, plan_forget
 from shardgraph.forget.erase.recovery import writing
 from shardgraph.forget.erase.twins import THRESHOLD, Twin, find_twins
-from shardgraph.forget.intake.admission import admit, check_dims
-from shardgraph.forget.intake.admission import only_new as keep_new
-from shardgraph.forget.intake.copying import OnLeftOut, discard_incomplete, take_over
-from shardgraph.forget.intake.embed import OnBad, OnPresent, embed_arriving, kept_location, new_backbone, save_location
-from shardgraph.forget.intake.first_training import aim_samples, plan_configuration, waiting_shards
+from shardgraph.forget.intake.copying import OnLeftOut, new_folder, take_over, write_empty
+from shardgraph.forget.intake.embed import OnBad, OnPresent, embed_arriving, kept_location, new_backbone
+from shardgraph.forget.intake.first_training import place_and_build
 from shardgraph.forget.intake.sources import Sources
-from shardgraph.forget.proof import erasure_log
+from shardgraph.forget.intake.stream import add_parts
 from shardgraph.forget.proof.certificate import Certificate, Certificates
-from shardgraph.forget.proof.keys import Keys
 from shardgraph.forget.proof.verify import Rebuild, Verification, compare_groups, rebuild_of, run_checks
 from shardgraph.forget.queue.queue import Submission
 from shardgraph.forget.queue.request_queue import RequestQueue
@@ -38,10 +34,7 @@ from shardgraph.forget.views.views import Views
 from shardgraph.graph import Topology
 from shardgraph.learn.ensemble import Model
 from shardgraph.learn.recipe import Recipe
-from shardgraph.storage.catalogue import Catalogue, Transaction
-from shardgraph.storage.files import check_room
 from shardgraph.storage.samples import Samples
-from shardgraph.storage.tables import inventory, ledger
 
 if TYPE_CHECKING:
     from shardgraph.learn.private.accounting.budget import Budget
@@ -122,12 +115,7 @@ class Workspace:
         models and requests are not. It is complete or not at all. Samples whose request to be forgotten waits are left
         out, and `on_left_out` is called with their number.
         """
-        root = Path(path)
-        discard_incomplete(root)
-        if root.exists() and (not root.is_dir() or any(root.iterdir())):
-            raise WorkspaceError(
-                f"a new workspace needs a new or empty folder, {root} is a file or not empty; choose another one"
-            )
+        root = new_folder(Path(path))
         if dtype not in (None, "float16", "float32"):
             raise ConfigError(f"dtype must be float16 or float32, got {dtype!r}")
         if classes is not None:
@@ -137,7 +125,7 @@ class Workspace:
         if copy_from is None:
             kind = dtype or "float16"
             identity, location = new_backbone(backbone, backbone_path, kind)
-            _make(root, Config(seed, identity, kind, declared), location)
+            write_empty(root, Config(seed, identity, kind, declared), location)
             return cls(root, **options)
         if backbone is not None or dtype is not None or backbone_path is not None:
             raise ConfigError(
@@ -148,7 +136,7 @@ class Workspace:
             location = kept_location(source.root)
 
             def make(folder: Path) -> Workspace:
-                _make(folder, config, location)
+                write_empty(folder, config, location)
                 return cls(folder, **options)
 
             take_over(root, source, make, on_left_out)
@@ -176,33 +164,34 @@ class Workspace:
 
     # Learning
 
-    def add(self, samples: Samples, *, allow_return: bool = False, only_new: bool = False) -> int:
-        """Put samples in the inbox, where they wait for `train`; all of them or, on an error, none.
+    def add(
+        self,
+        samples: Any,
+        labels: Iterable[Any] | None = None,
+        *,
+        allow_return: bool = False,
+        only_new: bool = False,
+        **options: Any,
+    ) -> int:
+        """Put samples in the inbox, where they wait for `train`, and return their number.
+
+        `samples` is a path or a URL (a folder of images, a table, arrays); a frame, a table or a stream of Arrow; a
+        data set of `datasets`; an array or a list of images or texts, with `labels` and, if there are any, `ids`,
+        `sources`, `subjects` and `splits`; or `Samples`. `columns={"label": "intent"}` names the columns of a table.
+
+        On an error nothing is added. An exception is a folder or table of images or texts at a path or URL: what was
+        embedded stays, and the same call continues the work. An image that cannot be read is an error, unless
+        `skip_bad`; `on_bad(id, reason)` is called for each.
 
         `only_new` skips samples that the workspace holds already with the same label, source, subject and split.
         """
-        context = self.context
-        with writing(context):
-            samples = keep_new(samples, context.store) if only_new else samples
-            samples, returning = admit(samples, context.store, context.config, context.keys, allow_return=allow_return)
-            if not len(samples):
-                return 0
-            check_room(context.root, 2 * (samples.tokens.nbytes + samples.features.nbytes) + (1 << 20))
-            if context.config.dims is None:
-                dims = (samples.tokens.shape[1], samples.features.shape[1])
-                context.save_config(replace(context.config, dims=dims))
-            returns = partial(self._return, ids=returning) if returning else None
-            context.store.put_inbox(samples, context.keys.contents(samples), returns)
-            context.record_identity()
-            if returning and context.keeps_log:
-                erasure_log.confirm(context)
-        return len(samples)
+        if not isinstance(samples, Samples):
+            from shardgraph.forget.intake.inputs import add_data
 
-    def _return(self, transaction: Transaction, ids: Sequence[str]) -> None:
-        """Record that forgotten samples are here again, in the transaction that adds them."""
-        ledger.add_event(transaction, "returned", {"samples": len(ids)}, self.context.now())
-        if self.context.keeps_log:
-            erasure_log.owe_return(self.context, transaction, ids)
+            return add_data(self, samples, labels, allow_return=allow_return, only_new=only_new, **options)
+        if labels is not None or options:
+            raise TypeError(f"Samples have labels and ids of their own, got also {', '.join(options) or 'labels'}")
+        return len(add_parts(self.context, (samples,), allow_return=allow_return, skip_present=only_new).ids)
 
     def add_records(
         self,
@@ -235,46 +224,29 @@ class Workspace:
 
     def train(
         self,
-        topology: Topology | None = None,
-        recipe: Recipe | None = None,
+        topology: Topology | str | None = None,
+        recipe: Recipe | str | None = None,
         *,
         privacy: "PrivacyTerms | None" = None,
         budget: "Budget | None" = None,
         rebuild: bool = False,
+        **options: Any,
     ) -> Manifest:
         """Place the samples of the inbox in shards and build what is missing; the first call fixes the configuration.
+
+        Instead of a topology and a recipe, their names and the options of the command line may be given:
+        `train(coarse=8, fine=4)`, `train(topology="by-source", epochs=10)`.
 
         `privacy` makes edges private. `budget` changes the budget of private edges; there is no other way to change it
         later.
         """
         context = self.context
-        with writing(context):
-            if not rebuild:
-                context.check_numerics()
-            if privacy is not None and budget is not None:
-                privacy = replace(privacy, budget=budget)
-            first = not context.config.trained
-            config = plan_configuration(context.store, context.config, topology, recipe, privacy)
-            if config.privacy is not None or budget is not None:
-                from shardgraph.forget.privacy.private_edges import check_releases, with_budget
+        if options or isinstance(topology, str) or isinstance(recipe, str):
+            from shardgraph.forget.intake.inputs import training_values
 
-                config = with_budget(context.store, config, budget)
-                if not first:
-                    check_releases(context.store, config, waiting_shards(context.store, config), rebuild=rebuild)
-            if rebuild:
-                with context.catalogue.transaction() as transaction:
-                    inventory.clear_built_keys(transaction)
-            if first:
-                aim_samples(context.store, config, first=True)
-            context.save_config(config)
-            aim_samples(context.store, config)
-            context.store.place(lambda done, of: context.progress("placing", done, of))
-            manifest = build(context)
-            detail = {"model": context.keys.mark(manifest.model_digest), "groups": len(manifest.groups)}
-            context.record_event("trained", detail | {"config": context.keys.mark("config", config.basis)})
-            context.record_identity()
-            context.catalogue.scrub()
-        return manifest
+            topology, recipe = training_values(topology, recipe, options)
+        with writing(context):
+            return place_and_build(context, topology, recipe, privacy, budget, rebuild=rebuild)
 
     # Predicting
 
@@ -283,15 +255,30 @@ class Workspace:
         self.context.check_log()
         return self.served.model() if consumer is None else self.consumers.model(consumer)
 
-    def predict(self, samples: Samples, consumer: str | None = None) -> list[str]:
-        """The predicted class of every sample, by a consumer's model if one is named."""
-        check_dims(samples, self.config)
-        return self._answer(consumer, lambda model: model.predict(samples))
+    def predict(
+        self, samples: Any, consumer: str | None = None, *, columns: Mapping[str, str] | None = None
+    ) -> list[str]:
+        """The predicted class of every sample, in their order, by a consumer's model if one is named.
 
-    def scores(self, samples: Samples, consumer: str | None = None) -> np.ndarray[Any, np.dtype[Any]]:
-        """SAFE(z) for every sample and class [n, K], in the order of the classes of `model(consumer)`."""
-        check_dims(samples, self.config)
-        return self._answer(consumer, lambda model: model.scores(samples))
+        `samples` is what `add` takes, without labels, or one image, text or array. In a workspace for texts a string is
+        a text; give the path of a table as a `Path`.
+        """
+        from shardgraph.forget.intake.inputs import queries
+
+        batches = list(queries(self.context, samples, columns))
+        return self._answer(consumer, lambda model: [label for batch in batches for label in model.predict(batch)])
+
+    def scores(
+        self, samples: Any, consumer: str | None = None, *, columns: Mapping[str, str] | None = None
+    ) -> np.ndarray[Any, np.dtype[Any]]:
+        """SAFE(z) for every sample and class [n, K], in the order of the classes of `model(consumer)`.
+
+        `samples` is what `predict` takes.
+        """
+        from shardgraph.forget.intake.inputs import queries
+
+        batches = list(queries(self.context, samples, columns))
+        return self._answer(consumer, lambda model: np.concatenate([model.scores(batch) for batch in batches]))
 
     def evaluate(self, consumer: str | None = None, sources: Collection[str] | None = None) -> dict[str, Any]:
         """Accuracy on the samples whose split is test: they are stored, can be forgotten, and are never trained on.
@@ -314,10 +301,10 @@ class Workspace:
 
     # Forgetting
 
-    def plan(self, request: ForgetRequest) -> ForgetPlan:
-        """What carrying out a request would rebuild and cost; changes nothing."""
+    def plan(self, request: ForgetRequest | None = None, **named: Any) -> ForgetPlan:
+        """What carrying out a request would rebuild and cost; changes nothing. Names may be given as to `forget`."""
         self.context.check_log()
-        return plan_forget(self.context.store, self.config, self.context.keys, request)
+        return plan_forget(self.context.store, self.config, self.context.keys, _request(request, named))
 
     def exact_copies(self, plan: ForgetPlan) -> Copies:
         """The samples that stay and hold exactly what one of a plan's samples holds; found by an index."""
@@ -333,13 +320,18 @@ class Workspace:
         others = {twin.other for twin in self.twins([row.id for row in rows], threshold)} - {row.id for row in rows}
         return replace(request, samples=(*request.samples, *sorted(others))) if others else request
 
-    def forget(self, order: ForgetRequest | ForgetPlan, *, instant: bool = False) -> Certificate:
+    def forget(
+        self, order: ForgetRequest | ForgetPlan | None = None, *, instant: bool = False, **named: Any
+    ) -> Certificate:
         """Forget, and return the certificate; for samples that were forgotten before, the certificate of that time.
+
+        Instead of a request or a plan, lists of `samples`, `sources`, `subjects`, `shards` and `labels` may be given,
+        and a `reason`.
 
         While a service runs, the request goes to its queue, and this waits until the service has carried it out; the
         service rebuilds what it withdraws, whatever `instant` is.
         """
-        request = order if isinstance(order, ForgetRequest) else order.request
+        request = _request(order, named)
         context = self.context
         if context.is_served:
             if isinstance(order, ForgetPlan):
@@ -392,14 +384,13 @@ class Workspace:
         return status(self.context)
 
 
-def _make(root: Path, config: Config, location: str | None) -> None:
-    """Write the files of an empty workspace, config.json last."""
-    root.mkdir(parents=True, exist_ok=True)
-    Keys.create(root)
-    Catalogue(root / "catalog.sqlite").close()
-    if location is not None:
-        save_location(root, location)
-    config.save(root)
+def _request(order: ForgetRequest | ForgetPlan | None, named: Mapping[str, Any]) -> ForgetRequest:
+    """The request, as it was given or by the names that it asks for."""
+    if order is not None and not named:
+        return order.request if isinstance(order, ForgetPlan) else order
+    from shardgraph.forget.intake.inputs import request_of
+
+    return request_of(order, named)
 
 
 def _check_fresh(order: ForgetPlan, now: ForgetPlan) -> None:

@@ -7,7 +7,7 @@ same bytes.
 """
 
 import mmap
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -62,28 +62,39 @@ class Store:
             raise DamagedFile(f"{self.path(unit)} ({unit}) is torn or was changed: restore it from a backup")
         return unpack_samples(raw)
 
-    def put_inbox(
-        self, samples: Samples, contents: Sequence[str] = (), also: Callable[[Transaction], None] | None = None
-    ) -> None:
+    def put_inbox(self, samples: Samples, contents: Sequence[str] = ()) -> None:
         """Add checked samples to the inbox, in units of bounded size: all of them or none.
 
-        `contents` are the keyed hashes of what the samples hold, in the same order. `also` is called within the
-        transaction that adds them.
-
-        The catalogue lists the units before their files are written, so that `drop_empty_inbox` finds and destroys what
-        a crash left.
+        `contents` are the keyed hashes of what the samples hold, in the same order.
         """
-        assert len(contents) in (0, len(samples))
+        units, digests = self.write_inbox(samples)
+        columns = (samples.ids, samples.labels, samples.sources, samples.subjects, samples.splits, units)
+        self.list_inbox(digests, (Row(*row) for row in zip(*columns, strict=True)), contents)
+
+    def write_inbox(self, samples: Samples) -> tuple[list[str], dict[str, str]]:
+        """Write the files of checked samples; returns the unit of every sample, and the digest of every unit.
+
+        The samples are in the workspace once `list_inbox` has listed them. The catalogue lists the units before their
+        files are written, so that `drop_empty_inbox` finds and destroys what a crash left.
+        """
         first = inventory.last_inbox_number(self.catalogue) + 1
         chunks = {f"inbox:{first + i}": rows for i, rows in enumerate(_bounded(samples))}
         with self.catalogue.transaction() as transaction:
             inventory.add_units(transaction, chunks)
         digests = {unit: self._put_chunk(unit, samples.take(rows)) for unit, rows in chunks.items()}
-        units = [unit for unit, rows in chunks.items() for _ in rows]
-        columns = (samples.ids, samples.labels, samples.sources, samples.subjects, samples.splits, units)
+        return [unit for unit, rows in chunks.items() for _ in rows], digests
+
+    def list_inbox(
+        self,
+        digests: Mapping[str, str],
+        rows: Iterable[Row],
+        contents: Sequence[str] = (),
+        also: Callable[[Transaction], None] | None = None,
+    ) -> None:
+        """List the samples of units that `write_inbox` wrote, in one transaction, in which `also` is called."""
         with self.catalogue.transaction() as transaction:
             inventory.record_units(transaction, digests)
-            inventory.add_samples(transaction, (Row(*row) for row in zip(*columns, strict=True)), contents)
+            inventory.add_samples(transaction, rows, contents)
             if also is not None:
                 also(transaction)
 

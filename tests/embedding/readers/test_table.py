@@ -103,7 +103,7 @@ def test_csv_keeps_every_cell_as_it_stands(csv):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "'image', 'path' or 'text', it has none"),
+        ("", "'image', 'path', 'text' or 'embedding', it has none"),
         ("id,text\n1,a\n", "a column 'label', it has 'id', 'text'"),
         ("id,name,label\n1,a,b\n", "it has 'id', 'name', 'label'"),
         ("text,label\n", "at least one row"),

@@ -128,13 +128,14 @@ def init(
 
 def add(
     workspace: WorkspacePath,
-    paths: Annotated[
+    data: Annotated[
         list[Path],
         typer.Argument(
             metavar="DATA...",
-            help="Arrays (.npz, .safetensors), tables (.parquet, .csv, .tsv), or folders of images by class "
-            "(class/*.jpg, source/class/*.jpg).",
+            help="Arrays (.npz, .safetensors), tables (.parquet, .csv, .tsv, .jsonl), or folders of images by class "
+            "(class/*.jpg, source/class/*.jpg): paths or URLs.",
             show_default=False,
+            path_type=str,
         ),
     ],
     column: Columns = None,
@@ -158,10 +159,11 @@ def add(
     as_json: Json = False,
 ) -> None:
     """Add samples; after the first training, also train the groups that they belong to."""
-    from shardgraph.cli.reading import add_path, columns_of
+    from shardgraph.cli.reading import add_path, named_columns
 
+    paths = [str(path) for path in data]  # they are strings already: a Path would lose a slash of a URL
     with checking_options():
-        columns_of(column or ())
+        named_columns(column or ())
     added, present, bad = 0, 0, dict[str, str]()
     with open_workspace(workspace, machines, backbone_path=backbone_path, record="honour") as ws:
         for i, path in enumerate(paths):
@@ -235,9 +237,11 @@ def _class_list(given: str | None) -> list[str] | None:
     return names
 
 
-def _naming_added(error: ShardgraphError, added: int, done: Sequence[Path], left: Sequence[Path]) -> ShardgraphError:
+def _naming_added(error: ShardgraphError, added: int, done: Sequence[str], left: Sequence[str]) -> ShardgraphError:
     """The error, naming the files that were added before it and those that are still to be added."""
-    before, rest = (" ".join(str(path) for path in paths) for paths in (done, left))
+    from shardgraph.embedding.remote import without_secrets
+
+    before, rest = (without_secrets(" ".join(paths)) for paths in (done, left))
     advice = f"{added} samples of {before} were added and wait in the inbox; add {rest} again, without {before}"
     return type(error)(f"{error}; {advice}", error.ids)
 

@@ -142,7 +142,8 @@ def evaluate(workspace: WorkspacePath, consumer: Consumer = None, as_json: Json 
 def predict(
     workspace: WorkspacePath,
     data: Annotated[
-        Path | None, typer.Argument(help="Data as for `add`, without labels, or one image.", show_default=False)
+        Path | None,
+        typer.Argument(help="Data as for `add`, without labels, or one image.", show_default=False, path_type=str),
     ] = None,
     text: Annotated[list[str] | None, typer.Option(help="A text, instead of data; may be repeated.")] = None,
     column: Columns = None,
@@ -155,17 +156,17 @@ def predict(
     as_json: Json = False,
 ) -> None:
     """Predict the classes of samples."""
-    from shardgraph.cli.reading import columns_of, queries, texts
+    from shardgraph.cli.reading import named_columns, queries, texts
 
     with checking_options():
-        columns_of(column or ())
+        named_columns(column or ())
     if (data is None) == (not text):
         raise typer.BadParameter("give either data or --text")
     if out is not None:
         _check_writable(out)
     with open_workspace(workspace, backbone_path=backbone_path) as ws:
         model = ws.model() if consumer is None else ws.consumers.model(consumer)
-        batches = texts(ws, text or ()) if data is None else queries(ws, data, column or ())
+        batches = texts(ws, text or ()) if data is None else queries(ws, str(data), column or ())
         scored = ((batch, ws.scores(batch, consumer)) for batch in batches)
         predictions = [each for batch, scores in scored for each in _best(batch.ids, scores, model.classes, top_k)]
         _check_same(ws, model, consumer)

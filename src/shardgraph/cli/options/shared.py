@@ -22,7 +22,8 @@ Columns = Annotated[
     typer.Option(
         "--column",
         metavar="MEANING=NAME",
-        help="The name of a table's column: id, image, path, text, label, source, subject or split; may be repeated.",
+        help="The name of a table's column: id, image, path, text, embedding, label, source, subject or split; "
+        "may be repeated.",
     ),
 ]
 BackbonePath = Annotated[

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageOps
 
-from shardgraph.embedding.records import Payload
+from shardgraph.embedding.records import Payload, content
 from shardgraph.errors import InputError
 
 MAX_PIXELS = 89_478_485  # what Pillow starts to warn about: 256 MiB of RGB
@@ -22,12 +22,13 @@ DECODING = {"background": "white", "draft_side": DRAFT_SIDE, "frame": 0, "uprigh
 
 def decode(payload: Payload) -> Image.Image:
     """The first frame of an encoded image, upright, as RGB; `InputError` if it cannot be read."""
-    if isinstance(payload, str):
+    if isinstance(payload, str | np.ndarray):
         raise InputError("an image must be given as bytes or as a path, got text")
     if payload == b"":
         raise InputError("an image must be there, got none")
+    file = _file(payload)  # an unreachable URL is no damaged image
     try:
-        with Image.open(_file(payload), formats=_formats()) as image:
+        with Image.open(file, formats=_formats()) as image:
             return _upright_rgb(_within_limits(image))
     except InputError:
         raise
@@ -35,8 +36,8 @@ def decode(payload: Payload) -> Image.Image:
         raise InputError(f"an image must be readable, got {type(problem).__name__}: {problem}") from problem
 
 
-def _file(payload: bytes | Path) -> io.BytesIO | Path:
-    return payload if isinstance(payload, Path) else io.BytesIO(payload)
+def _file(payload: Payload) -> io.BytesIO | Path:
+    return payload if isinstance(payload, Path) else io.BytesIO(content(payload))
 
 
 def _formats() -> list[str]:

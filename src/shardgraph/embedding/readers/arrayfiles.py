@@ -7,9 +7,11 @@ import zipfile
 import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from shardgraph.embedding.remote import Place, RemotePath
 from shardgraph.errors import InputError
 
 Check = Callable[[Mapping[str, tuple[int, ...]]], None]  # of arrays' shapes, by name
@@ -18,12 +20,12 @@ _TORN = (OSError, EOFError, zipfile.BadZipFile, zlib.error, ValueError, Attribut
 _SINGULAR = {"label": "labels", "id": "ids", "source": "sources", "subject": "subjects", "split": "splits"}
 
 
-def load_arrays(path: Path) -> dict[str, np.ndarray]:
-    """The arrays of a file with known names; others are ignored."""
-    if not path.is_file():
+def load_arrays(path: Place) -> dict[str, np.ndarray]:
+    """The arrays of a file with known names; others are ignored. A file at a URL is read into memory."""
+    if isinstance(path, Path) and not path.is_file():
         raise InputError(f"an array file must exist, '{path}' does not")
     if path.suffix.lower() == ".npz":
-        return _load_npz(path, path.name)
+        return _load_npz(path if isinstance(path, Path) else io.BytesIO(path.read_bytes()), path.name)
     if path.suffix.lower() == ".safetensors":
         return _load_safetensors(path)
     raise InputError(f"arrays must be in .npz or .safetensors files, got '{path.name}'")
@@ -98,22 +100,27 @@ def _plain(file: np.lib.npyio.NpzFile, key: str, called: str) -> np.ndarray:
         raise InputError(f"'{key}' in '{called}' is pickled and is not loaded: {hint}") from problem
 
 
-def _load_safetensors(path: Path) -> dict[str, np.ndarray]:
+def _load_safetensors(path: Place) -> dict[str, np.ndarray]:
     from safetensors import SafetensorError, safe_open
+    from safetensors.torch import load
 
-    arrays: dict[str, np.ndarray] = {}
+    tensors: dict[str, Any] = {}
     try:
-        with safe_open(path, framework="pt") as file:
-            for key, text in (file.metadata() or {}).items():
-                if _name(key) in NAMES:
-                    arrays[_name(key)] = _json_column(key, text, path)
-            for key in file.keys():  # noqa: SIM118 (not a dict: it has no __iter__)
-                if _name(key) in NAMES:
-                    tensor = file.get_tensor(key)
-                    arrays[_name(key)] = (tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor).numpy()
+        if isinstance(path, RemotePath):
+            raw = path.read_bytes()
+            tensors = load(raw)
+            metadata = json.loads(raw[8 : 8 + int.from_bytes(raw[:8], "little")]).get("__metadata__")
+        else:
+            with safe_open(path, framework="pt") as file:
+                metadata = file.metadata()
+                for key in file.keys():  # noqa: SIM118 (not a dict: it has no __iter__)
+                    if _name(key) in NAMES:
+                        tensors[key] = file.get_tensor(key)
     except (OSError, SafetensorError) as problem:
         raise InputError(f"'{path.name}' must be a whole .safetensors file, got {problem}") from problem
-    return arrays
+    columns = {_name(k): _json_column(k, text, path.name) for k, text in (metadata or {}).items() if _name(k) in NAMES}
+    floats = {k: t.float() if str(t.dtype) == "torch.bfloat16" else t for k, t in tensors.items() if _name(k) in NAMES}
+    return columns | {_name(key): tensor.numpy() for key, tensor in floats.items()}
 
 
 def _parse_safetensors(raw: bytes) -> dict[str, np.ndarray]:
@@ -126,11 +133,11 @@ def _parse_safetensors(raw: bytes) -> dict[str, np.ndarray]:
         raise InputError("what was sent must be a whole .npz or .safetensors file of plain numbers") from problem
 
 
-def _json_column(key: str, text: str, path: Path) -> np.ndarray:
+def _json_column(key: str, text: str, called: str) -> np.ndarray:
     try:
         values = json.loads(text)
     except json.JSONDecodeError:
         values = None
     if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
-        raise InputError(f"metadata '{key}' of '{path.name}' must be a JSON list of strings, got {text[:40]!r}")
+        raise InputError(f"metadata '{key}' of '{called}' must be a JSON list of strings, got {text[:40]!r}")
     return np.array(values, dtype=np.str_)

@@ -14,28 +14,32 @@ same name.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 
-from shardgraph.digest import digest
 from shardgraph.embedding.readers.arrayfiles import load_arrays
+from shardgraph.embedding.records import Record, embedding_id
+from shardgraph.embedding.remote import Place, place_of
 from shardgraph.errors import InputError
 from shardgraph.storage.samples import TRAIN, Samples, cast, check
 
+PART_ROWS, PART_BYTES = 1 << 16, 32 << 20  # of records that are made into samples together
 _BLOCK = 1 << 18  # numbers that are averaged together; as float64 they fit a processor's cache
 
 
-def read_arrays(path: str | Path, dtype: str = "float16", *, labelled: bool = True) -> Samples:
+def read_arrays(path: str | Place, dtype: str = "float16", *, labelled: bool = True) -> Samples:
     """All samples of an array file, checked; tokens as `dtype`, features as float32.
 
     Unless `labelled`, labels may be missing (each is then "?"), as for samples to predict.
     """
-    arrays = load_arrays(Path(path))
-    if not labelled:
-        return samples_from(arrays, dtype)
+    arrays = load_arrays(place_of(path))
+    return labelled_samples(arrays, dtype) if labelled else samples_from(arrays, dtype)
+
+
+def labelled_samples(arrays: Mapping[str, np.ndarray], dtype: str = "float16") -> Samples:
+    """Samples to learn from, out of arrays by name, checked."""
     _check_shapes(arrays)
     return check(_samples(arrays, dtype))
 
@@ -47,6 +51,53 @@ def samples_from(arrays: dict[str, np.ndarray], dtype: str = "float16") -> Sampl
     _check_shapes(arrays)
     samples = _samples(arrays, dtype)
     return check(samples if "ids" in arrays else replace(samples, ids=_make_distinct(samples.ids)))
+
+
+def samples_in_parts(records: Iterable[Record], dtype: str) -> Iterator[Samples]:
+    """The embeddings of records as samples, a bounded number of them at a time; all must have the same dimensions."""
+    part, size, width = list[Record](), 0, 0
+    for record in records:
+        row = _payload(record)
+        width = width or row.shape[-1]
+        if row.shape[-1] != width:
+            message = f"all embeddings must have {width} dimensions, {record.id!r} has {row.shape[-1]}"
+            raise InputError(message, [record.id])
+        if part and row.ndim != _payload(part[0]).ndim:
+            message = f"embeddings must all be vectors or all be lists of tokens, {record.id!r} differs"
+            raise InputError(message, [record.id])
+        part.append(record)
+        size += row.nbytes
+        if len(part) == PART_ROWS or size >= PART_BYTES:
+            yield _gathered(part, dtype)
+            part, size = [], 0
+    if part:
+        yield _gathered(part, dtype)
+
+
+def _payload(record: Record) -> np.ndarray:
+    assert isinstance(record.payload, np.ndarray)
+    return record.payload
+
+
+def _gathered(records: Sequence[Record], dtype: str) -> Samples:
+    rows = [_payload(record) for record in records]
+    single = rows[0].ndim == 1
+    lengths = np.ones(len(rows), np.int64) if single else np.array([len(row) for row in rows])
+    features = np.stack(rows) if single else np.stack([_mean(row) for row in rows])
+
+    def column(name: str) -> tuple[str, ...]:
+        return tuple(getattr(record, name) for record in records)
+
+    return Samples(
+        ids=column("id"),
+        labels=column("label"),
+        tokens=cast(features if single else np.concatenate(rows), dtype, "tokens"),
+        offsets=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
+        features=cast(features, "float32", "features"),
+        sources=column("source"),
+        subjects=column("subject"),
+        splits=column("split"),
+    )
 
 
 def _make_distinct(ids: tuple[str, ...]) -> tuple[str, ...]:
@@ -157,10 +208,4 @@ def _strings(part: Mapping[str, np.ndarray], name: str) -> tuple[str, ...]:
 
 
 def _row_id(part: Mapping[str, np.ndarray], i: int) -> str:
-    pieces: list[bytes | str] = []
-    for name in ("tokens", "mask", "features"):
-        if name in part:
-            row = np.ascontiguousarray(part[name][i])
-            little = row.astype(row.dtype.newbyteorder("<"), copy=False)
-            pieces += [name, little.dtype.str, str(little.shape), little.tobytes()]
-    return "sha256:" + digest(*pieces)
+    return embedding_id(**{name: part[name][i] for name in ("tokens", "mask", "features") if name in part})

@@ -3,21 +3,21 @@
 import csv
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import IO
+from io import TextIOWrapper
+from typing import Any
 
-from shardgraph.embedding.readers.columns import Columns
 from shardgraph.embedding.readers.table import Row, TableReader
+from shardgraph.embedding.remote import Place, opened, place_of
 from shardgraph.errors import InputError
 
 
 class DelimitedReader(TableReader):
     """A CSV (or, by its suffix, TSV) file as records."""
 
-    def __init__(self, path: str | Path, columns: Columns | None = None, *, labelled: bool = True) -> None:
-        self._delimiter = "\t" if Path(path).suffix.lower() == ".tsv" else ","
+    def __init__(self, path: str | Place, *given: Any, **options: Any) -> None:
+        self._delimiter = "\t" if place_of(path).suffix.lower() == ".tsv" else ","
         self._length: int | None = None
-        super().__init__(path, columns, labelled=labelled)
+        super().__init__(path, *given, **options)
 
     def __len__(self) -> int:
         if self._length is None:
@@ -38,10 +38,10 @@ class DelimitedReader(TableReader):
                 yield {key: row[column] or None for key, column in self.columns.items()}
 
     @contextmanager
-    def _open(self) -> Iterator[IO[str]]:
+    def _open(self) -> Iterator[TextIOWrapper]:
         try:
-            with self.path.open(encoding="utf-8-sig", newline="") as file:
-                yield file
+            with opened(self.path) as file:
+                yield TextIOWrapper(file, encoding="utf-8-sig", newline="")
         except csv.Error as problem:
             raise InputError(f"'{self.path.name}' must be a table, got {_trouble(problem)}") from problem
         except (UnicodeDecodeError, OSError) as problem:

@@ -7,10 +7,11 @@ any depth. Hidden files and files without the suffix of an image are ignored.
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from shardgraph.embedding.readers.base import Reader
 from shardgraph.embedding.records import IMAGE, UNLABELLED, Record
+from shardgraph.embedding.remote import Place, RemotePath, place_of
 from shardgraph.errors import InputError, check_text
 from shardgraph.storage.samples import TEST, TRAIN
 
@@ -24,14 +25,14 @@ class FolderReader(Reader):
 
     modality = IMAGE
 
-    def __init__(self, folder: str | Path, *, labelled: bool = True) -> None:
-        self.folder = Path(folder)
+    def __init__(self, folder: str | Place, *, labelled: bool = True) -> None:
+        self.folder = place_of(folder)
         names = list(_images(self.folder))
         check_text(names, "the names of images and their folders")
         self._names = sorted(names, key=str.encode)
         self._parts = _meaning(self._names, self.folder) if labelled else ()
         if not self._names:
-            raise InputError(f"'{folder}' must hold images, found none")
+            raise InputError(f"'{self.folder}' must hold images, found none")
 
     def __len__(self) -> int:
         return len(self._names)
@@ -42,8 +43,13 @@ class FolderReader(Reader):
             yield Record(id=name, payload=self.folder / name, **fields)
 
 
-def _images(folder: Path) -> Iterator[str]:
+def _images(folder: Place) -> Iterator[str]:
     """Paths of the images below, relative and with slashes."""
+    if isinstance(folder, RemotePath):
+        for found in map(PurePosixPath, folder.find()):
+            if found.suffix.lower() in SUFFIXES and not any(part.startswith(".") for part in found.parts):
+                yield found.as_posix()
+        return
     for here, folders, files in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith(".")]
         for name in files:
@@ -51,7 +57,7 @@ def _images(folder: Path) -> Iterator[str]:
                 yield (Path(here) / name).relative_to(folder).as_posix()
 
 
-def _meaning(names: list[str], folder: Path) -> tuple[str, ...]:
+def _meaning(names: list[str], folder: Place) -> tuple[str, ...]:
     """The meaning of the folders of a path, from the outermost on."""
     if not names:
         raise InputError(f"'{folder}' must hold images as class/name.jpg or source/class/name.jpg, found none")

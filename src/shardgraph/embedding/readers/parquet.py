@@ -1,53 +1,49 @@
 """Parquet tables, read a few rows at a time whatever their row groups; class names from the schema's metadata."""
 
 from collections.abc import Iterator
-from pathlib import Path
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from shardgraph.embedding.readers.columns import Columns, class_names
-from shardgraph.embedding.readers.table import Row, TableReader
+from shardgraph.embedding.readers.arrow import ROWS, ArrowReader, Batches
+from shardgraph.embedding.remote import Place, RemotePath, place_of
 from shardgraph.errors import InputError
 
-_ROWS = 256
+_BLOCK = 1 << 20  # bytes that are read from a URL at a time
 
 
-class ParquetReader(TableReader):
+class ParquetReader(ArrowReader):
     """A Parquet file as records."""
 
-    def __init__(self, path: str | Path, columns: Columns | None = None, *, labelled: bool = True) -> None:
-        try:
-            self._file = pq.ParquetFile(path, memory_map=True)
-        except (pa.ArrowException, OSError) as problem:
-            raise InputError(f"'{Path(path).name}' must be a whole Parquet file, got {problem}") from problem
-        super().__init__(path, columns, labelled=labelled)
+    def __init__(self, path: str | Place, *given: Any, **options: Any) -> None:
+        self.path = place_of(path)
+        with self._whole():
+            if isinstance(self.path, RemotePath):
+                self._file = pq.ParquetFile(self.path.random_access(), buffer_size=_BLOCK, pre_buffer=False)
+            else:
+                self._file = pq.ParquetFile(self.path, memory_map=True)
+        super().__init__(path, *given, **options)
 
     def __len__(self) -> int:
         return int(self._file.metadata.num_rows)
 
-    def _header(self) -> list[str]:
-        return list(self._file.schema_arrow.names)
+    def _schema(self) -> pa.Schema:
+        return self._file.schema_arrow
 
-    def _rows(self) -> Iterator[Row]:
-        metadata = self._file.schema_arrow.metadata
-        names = {key: class_names(key, column, metadata) for key, column in self.columns.items()}
+    def _batches(self, columns: list[str]) -> Batches:
+        with self._whole():
+            yield from self._file.iter_batches(ROWS, columns=columns)
+
+    @contextmanager
+    def _whole(self) -> Iterator[None]:
+        """Names the file in the errors of reading it."""
         try:
-            for batch in self._file.iter_batches(_ROWS, columns=list(self.columns.values())):
-                cells = {key: batch.column(column).to_pylist() for key, column in self.columns.items()}
-                for i in range(batch.num_rows):
-                    yield {key: _named(column[i], names[key], key) for key, column in cells.items()}
+            if isinstance(self.path, RemotePath):
+                with self.path.explained(pa.ArrowException):
+                    yield
+            else:
+                yield
         except (pa.ArrowException, OSError) as problem:
             raise InputError(f"'{self.path.name}' must be a whole Parquet file, got {problem}") from problem
-
-
-def _named(value: Any, names: list[str], meaning: str) -> Any:
-    """A class's name for its integer, where there are names."""
-    if not names or meaning == "id" or not isinstance(value, int):
-        return value
-    if not 0 <= value < len(names):
-        raise InputError(
-            f"integers of {meaning!r} must be from 0 to {len(names) - 1}, places of their names, got {value}"
-        )
-    return names[value]

@@ -1,6 +1,6 @@
-"""Taking over samples: a new workspace with the samples of another one, so that nothing is embedded twice.
+"""New workspaces: an empty one, or one with the samples of another one, so that nothing is embedded twice.
 
-The new workspace is made in a folder below its own, and moved up when it is complete, `config.json` last. So a process
+A copy is made in a folder below its own, and moved up when it is complete, `config.json` last. So a process
 that is killed leaves no workspace: `discard_incomplete` destroys what it left.
 """
 
@@ -9,9 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from shardgraph.errors import DamagedFile, InputError
+from shardgraph.errors import DamagedFile, InputError, WorkspaceError
+from shardgraph.forget.config import Config
 from shardgraph.forget.context import Context
 from shardgraph.forget.erase.recovery import writing
+from shardgraph.forget.intake.embed import LOCATION, save_location
+from shardgraph.forget.proof.keys import Keys
+from shardgraph.storage.catalogue import Catalogue
 from shardgraph.storage.files import WriteLock, check_room, destroy_below, sync_folder
 from shardgraph.storage.samples import Samples
 from shardgraph.storage.tables import inventory, requests
@@ -20,9 +24,29 @@ if TYPE_CHECKING:
     from shardgraph.forget.workspace import Workspace
 
 INCOMPLETE = ".shardgraph-copy"
-_PARTS = {"inbox", "scratch", "lock", "secret.key", "signing.key", "public.key", "catalog.sqlite"}
+_PARTS = {"inbox", "scratch", "lock", "secret.key", "signing.key", "public.key", "catalog.sqlite", LOCATION}
 _DECISIVE = ("checks", "samples", "units", "withheld")  # tables that decide what is copied
 OnLeftOut = Callable[[int], None]
+
+
+def new_folder(root: Path) -> Path:
+    """The folder of a new workspace; an error unless it is new or empty."""
+    discard_incomplete(root)
+    if root.exists() and (not root.is_dir() or any(root.iterdir())):
+        raise WorkspaceError(
+            f"a new workspace needs a new or empty folder, {root} is a file or not empty; choose another one"
+        )
+    return root
+
+
+def write_empty(root: Path, config: Config, location: str | None) -> None:
+    """Write the files of an empty workspace, config.json last."""
+    root.mkdir(parents=True, exist_ok=True)
+    Keys.create(root)
+    Catalogue(root / "catalog.sqlite").close()
+    if location is not None:
+        save_location(root, location)
+    config.save(root)
 
 
 def discard_incomplete(root: Path) -> None:

@@ -163,6 +163,12 @@ def embed_arriving(
             save_location(context.root, given)
 
 
+def embed_stream(context: Context, reader: Reader, *, skip_bad: bool, on_bad: OnBad | None) -> Iterator[Samples]:
+    """The samples of a reader that can be read once, embedded."""
+    with closing(_embedder(context, reader.modality)(iter(reader))) as embedded:
+        yield from report_parts(embedded, skip_bad=skip_bad, on_bad=on_bad, on_progress=None)
+
+
 def _embedder(context: Context, modality: str) -> Callable[[Iterable[Record]], Generator[Part, None, None]]:
     """The function that embeds records: with the backbone in this process, or on the nodes of a cluster."""
     root, config, cluster = context.root, context.config, context.cluster
