@@ -12,7 +12,7 @@ from tests.compatibility.samples import write_samples
 from tests.compatibility.scenarios import MEMORY, load_table, run
 
 STEPS = (
-    "init WS --seed 1",
+    "init WS --seed 1 --json",
     "add WS DATA/twins.npz",
     "train WS --device cpu --epochs 1 --coarse 2",
     "plan WS --sample s-001 --json",
