@@ -165,7 +165,7 @@ def walks() -> dict[str, list[str]]:
         run(folder, "add", str(workspace), str(data))
         found = {
             "train": run(folder, "train", str(workspace), "--coarse", "2", "--fine", "2", "--epochs", "1"),
-            "forget": run(folder, "forget", str(workspace), "--sample", "s-008"),
+            "forget": run(folder, "forget", str(workspace), "--sample", "s-008", "--yes"),
             "POST /requests": post(folder, workspace),
         }
     return {walk: sorted(files) for walk, files in found.items()}

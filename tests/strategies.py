@@ -126,7 +126,12 @@ def topologies() -> st.SearchStrategy[Topology]:
 
 
 def recipes() -> st.SearchStrategy[Recipe]:
-    """Both adapter kinds, all projections, both losses; one or two short epochs."""
+    """Both adapter kinds, all projections, both losses, one or two short epochs; or prototypes alone."""
+    return trained_recipes() | st.builds(Recipe, adapter=st.just("none"), method=st.sampled_from(("second", "safe")))
+
+
+def trained_recipes() -> st.SearchStrategy[Recipe]:
+    """Those of `recipes` that train adapters."""
     return st.builds(
         Recipe,
         adapter=st.sampled_from(("inca", "linear")),

@@ -221,9 +221,9 @@ def fresh(script, *arguments):
     [
         ("shardgraph.graph", ("torch", "safetensors", "sqlite3", "cryptography", *HEAVY)),
         ("shardgraph.graph,shardgraph.learn", HEAVY),
-        ("shardgraph.forget.classifier", HEAVY),
+        ("shardgraph.forget.learned", HEAVY),
     ],
-    ids=["graph", "learn", "the classifier"],
+    ids=["graph", "learn", "learned in memory"],
 )
 def test_a_room_can_be_entered_without_what_it_does_not_need(rooms, without):
     assert int(fresh(BLOCKED_IMPORT, ",".join(without), rooms)) > 5

@@ -78,6 +78,15 @@ def refused(ws: Path, *words: object) -> Ran:
     return ran
 
 
+def misused(ws: Path, *words: object) -> Ran:
+    """The refusal of a wrong command line, after a look that nothing changed; with and without --json."""
+    before = state(ws)
+    ran, machine = run(*words), run(*words, "--json")
+    assert state(ws) == before
+    assert ran.code == machine.code == 2 and ran.out == machine.out == "" and "Usage" in ran.err
+    return ran
+
+
 def saved(folder: Path, **changes: Any) -> Path:
     """An array file of three new samples with some arrays changed; None leaves one out."""
     columns = arrays(3, start=100) | changes

@@ -59,10 +59,10 @@ def test_windows_is_refused_in_words(tmp_path: Path):
 
 def test_an_unexpected_error_is_one_line_unless_debugged(ws: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(shutil, "disk_usage", lambda path: 1 / 0)
-    short = run("forget", ws, "--sample", "s-001")
+    short = run("forget", ws, "--yes", "--sample", "s-001")
     assert short.code == 1 and "ZeroDivisionError" in short.err and len(short.err.splitlines()) == 1
     monkeypatch.setenv("SHARDGRAPH_DEBUG", "1")
-    raised = CliRunner().invoke(app, ["forget", str(ws), "--sample", "s-001"]).exception
+    raised = CliRunner().invoke(app, ["forget", str(ws), "--yes", "--sample", "s-001"]).exception
     assert isinstance(raised, ZeroDivisionError)
 
 
@@ -78,6 +78,6 @@ def test_a_workspace_of_a_newer_version_or_none(ws: Path, tmp_path: Path):
 
 def test_a_second_writer(ws: Path, data: Path):
     with WriteLock(ws):
-        for words in (("forget", ws, "--sample", "s-001"), ("add", ws, data / "more.npz"), ("train", ws)):
+        for words in (("forget", ws, "--yes", "--sample", "s-001"), ("add", ws, data / "more.npz"), ("train", ws)):
             assert "another process" in refused(ws, *words).err
         assert run("status", ws).code == run("evaluate", ws).code == 0  # readers need no lock

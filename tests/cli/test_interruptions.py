@@ -13,7 +13,7 @@ import pytest
 
 from shardgraph import ForgetRequest, Workspace
 from shardgraph.forget.erase import execute
-from tests.cli.conftest import run
+from tests.cli.conftest import run, state
 
 SHARDGRAPH = [sys.executable, "-m", "shardgraph.cli.main"]
 
@@ -29,7 +29,7 @@ def test_ctrl_c_ends_with_130_and_the_next_command_continues_the_work(untrained:
         out, err = process.communicate(timeout=60)
     assert process.returncode == 130 and out == "" and "continues" in err and "Traceback" not in err
     assert run("status", ws, "--json").json["trained"]
-    assert run("forget", ws, "--sample", "s-001", "--instant").code == 0  # which placed what was on its way
+    assert run("forget", ws, "--yes", "--sample", "s-001", "--instant").code == 0  # which placed what was on its way
 
 
 @pytest.mark.parametrize("command", ["status", "verify", "evaluate", "repair", "train", "certificate"])
@@ -37,7 +37,7 @@ def test_every_command_finishes_an_interrupted_forget(ws: Path, command: str):
     _interrupt_a_forget(ws, "s-001")
     done = run(command, ws)
     assert done.code == 0 and "certificate 1" in done.err
-    assert run("forget", ws, "--sample", "s-001", "--json").json["already_forgotten"]
+    assert run("forget", ws, "--yes", "--sample", "s-001", "--json").json["already_forgotten"]
 
 
 def test_json_stays_alone_on_standard_output_while_a_forget_is_finished(ws: Path):
@@ -81,7 +81,7 @@ def test_ctrl_c_says_whether_the_request_was_accepted(
 
     with monkeypatch.context() as patched:
         patched.setattr(module, name, ctrl_c)
-        done = run("forget", ws, "--sample", "s-001")
+        done = run("forget", ws, "--yes", "--sample", "s-001")
     assert done.code == 130 and done.out == "" and said in done.err and len(done.err.splitlines()) == 1
     assert run("status", ws, "--json").json["requests"] == requests
 
@@ -91,8 +91,13 @@ def test_yes_is_not_asked_on_a_terminal(ws: Path):
     assert code == 0 and b"permanently" not in shown and b"training" in shown  # the bar
 
 
-def test_a_script_is_not_asked(ws: Path):
-    done = run("forget", ws, "--sample", "s-001", stdin="")
+def test_a_script_is_not_asked_and_must_say_yes(ws: Path):
+    before = state(ws)
+    for more in ((), ("--json",)):
+        refused = run("forget", ws, "--source", "bob", *more, stdin="y\n")
+        assert refused.code == 2 and refused.out == "" and "--yes" in refused.err
+    assert state(ws) == before
+    done = run("forget", ws, "--yes", "--sample", "s-001", stdin="")
     assert done.code == 0 and "?" not in done.out + done.err
 
 

@@ -15,7 +15,7 @@ from shardgraph.embedding import pipeline as embedding
 from shardgraph.embedding.readers.folder import FolderReader
 from shardgraph.embedding.records import Record
 from shardgraph.errors import DuplicateSample
-from tests.cli.conftest import refused, run, saved
+from tests.cli.conftest import misused, refused, run, saved
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def test_a_folder_of_images_is_learned_predicted_and_forgotten(image_ws: Path, p
     one = next(photos.rglob("*.png"))
     assert run("predict", image_ws, one, "--json").json["predictions"][0]["id"] == one.name
     assert len(run("predict", image_ws, photos, "--json").json["predictions"]) == 12
-    assert run("forget", image_ws, "--source", "school-1").code == 0
+    assert run("forget", image_ws, "--yes", "--source", "school-1").code == 0
     assert run("verify", image_ws, "--full").code == 0
 
 
@@ -210,7 +210,7 @@ def test_bad_paths(ws: Path, tmp_path: Path):
     refused(ws, "add", ws, Path(__file__))
     refused(ws, "predict", ws, tmp_path / "missing.npz")
     refused(ws, "predict", ws, saved(tmp_path, tokens=np.ones((3, 2, 9), np.float32)))
-    refused(ws, "predict", ws, saved(tmp_path), "--out", tmp_path / "p.xlsx")
+    misused(ws, "predict", ws, saved(tmp_path), "--out", tmp_path / "p.xlsx")
 
 
 def test_an_empty_file_and_names_that_are_no_text(ws: Path, tmp_path: Path):
@@ -220,9 +220,9 @@ def test_an_empty_file_and_names_that_are_no_text(ws: Path, tmp_path: Path):
     assert "'ids' must be text in UTF-8" in refused(ws, "add", ws, saved(tmp_path, ids=np.array([b"\xff"] * 3))).err
     half = saved(tmp_path, subjects=np.array(["s\ud800"] * 3))
     assert "subjects must be valid text" in refused(ws, "add", ws, half).err
-    assert "valid text" in refused(ws, "forget", ws, "--sample", "s-001", "--reason", "\udcff").err
+    assert "valid text" in refused(ws, "forget", ws, "--yes", "--sample", "s-001", "--reason", "\udcff").err
 
 
 def test_images_for_a_workspace_of_embeddings(ws: Path, photos: Path):
     assert "precomputed" in refused(ws, "add", ws, photos).err
-    assert "MEANING" in refused(ws, "add", ws, photos, "--column", "nonsense").err
+    assert "MEANING" in misused(ws, "add", ws, photos, "--column", "nonsense").err

@@ -19,7 +19,7 @@ def test_a_walk_from_init_to_verify(tmp_path: Path, data: Path):
     assert status["model_digest"] == trained["model_digest"] and status["disk_bytes"] > 0
     plan = run("plan", ws, "--sample", "s-001", "--json").json
     assert (plan["samples"], plan["groups_to_rebuild"]) == (1, 1)
-    forgot = run("forget", ws, "--sample", "s-001", "--json").json
+    forgot = run("forget", ws, "--yes", "--sample", "s-001", "--json").json
     assert forgot["certificate"] == 1 and not forgot["already_forgotten"] and forgot["plan"].items() <= plan.items()
     assert forgot["model_digest"] != trained["model_digest"] and set(forgot["nonces"]) == {"s-001"}
     assert Path(forgot["certificate_file"]).exists()
@@ -32,5 +32,5 @@ def test_people_get_tables(ws: Path, data: Path):
     for words in (("status", ws), ("evaluate", ws), ("plan", ws, "--label", "cat"), ("verify", ws), ("train", ws)):
         shown = run(*words)
         assert shown.code == 0 and not shown.err and len(shown.out.splitlines()) > 2
-    assert "nonce" in run("forget", ws, "--sample", "s-001", "--reason", "asked").out
+    assert "nonce" in run("forget", ws, "--yes", "--sample", "s-001", "--reason", "asked").out
     assert "certificate 1" in run("certificate", ws, "1").out

@@ -18,5 +18,9 @@ def test_a_changed_option_and_a_lost_route_are_noticed():
     found = surface.differences(known, changed)
     assert len(found) == 3 and known["routes"][0] in found[2]
     assert surface.differences(known, known | {"commands": known["commands"] | {"migrate": {}}}) == []
+    train = {"options": [*known["commands"]["train"]["options"], "--config VALUE"], "arguments": ["WORKSPACE"]}
+    assert surface.differences(known, known | {"commands": known["commands"] | {"train": train}}) == []
+    train["options"].append("--other VALUE")
+    assert len(surface.differences(known, known | {"commands": known["commands"] | {"train": train}})) == 1
     lost = {name: properties[1:] if name == "Health" else properties for name, properties in known["schemas"].items()}
     assert surface.differences(known, known | {"schemas": lost}) != []

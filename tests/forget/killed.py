@@ -34,6 +34,8 @@ def do(root: Path, act: str, gone: list[str]) -> None:
     with Workspace(root, workers=1) as workspace:
         if act == "train":
             workspace.train()
+        elif act == "rebuild":
+            workspace.train(rebuild=True)
         elif act == "repair":
             workspace.repair()
         elif act == "resume":
@@ -46,6 +48,7 @@ def finish(root: Path, gone: list[str]) -> dict:
     """What the next commands of that person find and leave."""
     with Workspace(root, workers=1) as workspace:
         resumed = len(workspace.resume())
+        said = [check.detail for check in workspace.verify().checks if not check.ok]
         known = len(inventory.known_ids(workspace.context.catalogue, gone))
         if known:
             workspace.forget(ForgetRequest(samples=tuple(gone)))
@@ -57,6 +60,7 @@ def finish(root: Path, gone: list[str]) -> dict:
     files = all_bytes(root)
     return {
         "resumed": resumed,
+        "said": said,
         "known": known,
         "verification": verification,
         "events": events,

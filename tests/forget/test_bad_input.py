@@ -4,6 +4,7 @@ import json
 import shutil
 from collections import namedtuple
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -27,7 +28,7 @@ from shardgraph.forget.workspace import Workspace
 from shardgraph.graph import Bilevel, BySource, OwnGraph, ShardGraph
 from shardgraph.storage.tables import inventory
 from tests.strategies import FEW_ROWS as ROWS
-from tests.strategies import LABELS, QUICK, Row, embed, many, never_saw, promised_files
+from tests.strategies import LABELS, QUICK, RING, Row, embed, many, never_saw, promised_files
 
 Usage = namedtuple("Usage", "total used free")
 
@@ -414,3 +415,26 @@ def test_a_damaged_model_is_named_and_built_anew(workspace, name):
         again.predict(embed(ROWS))
     workspace.train(rebuild=True)
     assert promised_files(workspace.root) == before
+
+
+@pytest.mark.parametrize("name", ["prototypes.safetensors", "models", "rights"])
+@pytest.mark.parametrize("how", [damage, Path.unlink], ids=["changed", "missing"])
+def test_the_command_that_an_error_names_mends_a_damaged_file_of_the_model(trained, name, how):
+    workspace = trained(RING, ROWS)
+    workspace.consumers.grant("carol", sources=["ann", "bob"])
+    assert workspace.consumers.provision("carol")
+    before, own = promised_files(workspace.root), workspace.consumers.model("carol").digest
+    path = workspace.root / name
+    path = next(path.rglob("*.safetensors")) if path.is_dir() else path
+    raw = path.read_bytes()
+    how(path)
+    wrong = [check.detail for check in workspace.verify().checks if not check.ok]
+    command = "`shardgraph repair`" if how is damage else "`shardgraph train`"
+    assert len(wrong) == 1 and command in wrong[0], wrong
+    if how is damage:
+        assert workspace.repair().event == "repair"
+    else:
+        workspace.train()
+    assert path.read_bytes() == raw and promised_files(workspace.root) == before
+    assert workspace.consumers.model("carol").digest == own
+    assert workspace.verify(full=True).ok and workspace.repair() is None

@@ -34,8 +34,7 @@ def test_rows_may_be_known_by_their_numbers_and_labels_by_integers(data):
     X, y, _ = data
     numbers = np.unique(y, return_inverse=True)[1]
     model = SafeClassifier(recipe=QUICK).fit(X, numbers)
-    assert set(model.predict(X)) <= {"0", "1", "2", "3"}
-    assert model.score(X, numbers) > 0.8
+    assert (model.predict(X) == numbers).mean() == model.score(X, numbers) > 0.8
     model.forget([0, 5])
     kept = np.setdiff1d(np.arange(len(X)), [0, 5])
     again = SafeClassifier(recipe=QUICK).fit(X[kept], numbers[kept], ids=kept)
@@ -80,7 +79,7 @@ def test_an_unknown_sample_changes_nothing(data):
 
 
 BAD = {
-    "one dimension": (lambda X, y, ids: SafeClassifier().fit(X[0], y, ids=ids), InputError, "got"),
+    "one dimension": (lambda X, y, ids: SafeClassifier().fit(X[0], y, ids=ids), InputError, "got 1D"),
     "four dimensions": (lambda X, y, ids: SafeClassifier().fit(X[:, None, None], y, ids=ids), InputError, "got"),
     "too few labels": (lambda X, y, ids: SafeClassifier().fit(X, y[:3], ids=ids), InputError, "3 labels"),
     "too few ids": (lambda X, y, ids: SafeClassifier().fit(X, y, ids=ids[:3]), InputError, "3 ids"),

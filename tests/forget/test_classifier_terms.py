@@ -52,5 +52,5 @@ def test_a_class_list_is_a_list(data):
 def test_a_score_needs_a_label_for_every_row(data, count):
     X, y, ids = data
     model = SafeClassifier(recipe=QUICK).fit(X, y, ids=ids)
-    with pytest.raises(InputError, match=f"48 rows and {count} labels"):
+    with pytest.raises(ValueError, match=rf"inconsistent numbers of samples: \[{count}, 48\]"):
         model.score(X, y[:count])

@@ -44,9 +44,9 @@ def fitted(drawn, topology, recipe):
 
 def parts(model):
     """Everything that a classifier holds of what it learned, as bytes."""
-    shards = {name: pack_samples(samples) for name, samples in model.shards_.items()}
-    adapters = {name: adapters.to_bytes() for name, adapters in model.adapters_.items()}
-    return shards, adapters, model.prototypes_.to_bytes(), model.digest_
+    shards = {name: pack_samples(samples) for name, samples in model.learned_.shards.items()}
+    adapters = {name: adapters.to_bytes() for name, adapters in model.learned_.adapters.items()}
+    return shards, adapters, model.learned_.prototypes.to_bytes(), model.digest_
 
 
 @settings(max_examples=120)
@@ -67,7 +67,7 @@ def test_a_classifier_that_forgot_everything_holds_nothing(drawn, topology, reci
     shards, adapters, prototypes, _ = parts(model)
     nothing = total([], second_order=recipe.second_order, expansion=recipe.expansion).to_bytes()
     assert (shards, adapters, prototypes) == ({}, {}, nothing)
-    assert model.classes_.tolist() == []
+    assert model.learned_.model.classes == ()
 
 
 # On disk, through the workspace: any sequence of events, interruptions among them

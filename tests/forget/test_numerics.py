@@ -1,13 +1,16 @@
 """Under other numerics (a library was upgraded) the old model is never mixed with a new one."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
 
 from shardgraph.errors import FingerprintError
+from shardgraph.forget.build.wanted import wanted_groups
 from shardgraph.forget.erase.plan import ForgetRequest
 from shardgraph.graph import BySource
+from shardgraph.storage.tables import inventory
 from tests.strategies import LABELS, QUICK, Row, embed, many, never_saw, promised_files
 
 ROWS = many(18)
@@ -46,9 +49,14 @@ def test_a_forget_erases_and_withdraws_and_does_not_mix(upgraded):
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_a_model_of_a_gpu_can_be_forgotten_from_where_there_is_none(trained, fast_path):
     workspace = trained(BySource(), ROWS)
-    path = workspace.root / "manifest.json"
+    path, context = workspace.root / "manifest.json", workspace.context
     told = json.loads(path.read_text())
-    path.write_text(json.dumps(told | {"fingerprint": told["fingerprint"] | {"kind": "cuda", "device": "a GPU"}}))
+    elsewhere = told["fingerprint"] | {"kind": "cuda", "device": "a GPU"}
+    path.write_text(json.dumps(told | {"fingerprint": elsewhere}))
+    keys = {name: group.key for name, group in wanted_groups(context.store, context.config, elsewhere).items()}
+    with context.catalogue.transaction() as transaction:
+        for name, built in inventory.built_groups(context.catalogue).items():
+            inventory.record_group(transaction, name, replace(built, key=keys[name]))
     assert "kind is 'cpu' here, was 'cuda'" in workspace.status()["numerics"]
     assert workspace.forget(ForgetRequest(samples=(ROWS[0].id,))).event == "instant"
     assert not any(ROWS[0].id.encode() in raw for raw in promised_files(workspace.root).values())

@@ -70,5 +70,5 @@ def test_evaluation_holds_one_file_at_a_time(workspace, monkeypatch):
     monkeypatch.setattr(workspace.context.store, "read", reading)
     found = workspace.evaluate()
     figures = {"accuracy": sum(right) / 40, "samples": 40, "correct": sum(right), "unknown": 0}
-    assert found == figures and len(most) == len(units) > 5
+    assert figures.items() <= found.items() and len(most) == len(units) > 5
     assert max(most) <= 2, "the one before is given up when the next has been read"

@@ -25,7 +25,7 @@ def test_a_service_its_worker_the_command_line_beside_it_and_a_clean_end(root, f
         service.until_ready()
         sample, other = BY_SOURCE["ann"][0].id, BY_SOURCE["bob"][0].id
         assert service.client.post("/requests", json={"samples": [sample]}).json()["state"] == "instant"
-        code, out, err = command("forget", root, "--sample", other, "--json")
+        code, out, err = command("forget", root, "--yes", "--sample", other, "--json")
         assert code == 0 and json.loads(out)["guarantee"].startswith("exact"), err
         assert [one["state"] for one in service.until_done([1, 2])] == ["done", "done"]
         assert service.client.get("/requests/2").json()["asker"] == "command line"
@@ -101,7 +101,7 @@ def test_originals_that_are_nowhere_are_found_before_it_listens(root, tmp_path):
 
 
 def test_a_certificate_is_checked_with_the_public_key_and_nothing_else(root, tmp_path):
-    forgot = run("forget", root, "--sample", ROWS[0].id, "--json").json
+    forgot = run("forget", root, "--yes", "--sample", ROWS[0].id, "--json").json
     key = (root / "public.key").read_text().strip()
     lonely = tmp_path / "certificate.json"
     lonely.write_bytes(open(forgot["certificate_file"], "rb").read())  # noqa: PTH123, SIM115

@@ -123,7 +123,7 @@ def test_no_copy_of_a_deleted_name_stays_between_the_rows(tmp_path, seed, known)
     names = [f"sample-{rng.getrandbits(40):010x}" for _ in range(600)]
     rows = [(name, "cat", "ann", f"subject-{name}", "train", f"shard:{i % 4}", None) for i, name in enumerate(names)]
     with catalogue.transaction() as db:
-        db.executemany("INSERT INTO samples VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+        db.executemany("INSERT INTO samples VALUES (?, ?, ?, ?, ?, ?, ?, NULL)", rows)
     catalogue.scrub()
     gone = rng.sample(names, 120)
     for part in (gone[:60], gone[60:64], gone[64:]):

@@ -32,3 +32,13 @@ def test_samples_are_counted_by_name(catalogue):
     assert found == {f"p{k}": 2 for k in range(2, 600)}
     assert inventory.count_by(catalogue, "source", ["s0", "nobody"]) == {"s0": 600}
     assert inventory.count_by(catalogue, "unit", []) == {}
+
+
+@pytest.mark.parametrize("column", COLUMNS)
+def test_samples_within_sources_are_found_and_no_others(catalogue, column):
+    names = {"id": ["i0", "i1"], "label": ["l0"], "source": ["s0", "s1"], "subject": ["p4"], "unit": ["shard:a"]}[
+        column
+    ]
+    rows = inventory.find_within(catalogue, column, names, ["s0"])
+    assert rows == [row for row in inventory.find_by(catalogue, column, names) if row.source == "s0"] != []
+    assert inventory.find_within(catalogue, column, names, []) == []

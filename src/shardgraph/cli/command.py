@@ -4,12 +4,14 @@ A command prints results on standard output, notes and progress bars on standard
 
 exit code 0    success; also if the samples had already been forgotten
           1    failure; the message says what was asked, what was found and what to do
-          2    invalid command line (Typer's own)
+          2    invalid command line: an unknown option, a wrong value, no --yes where nobody can be asked
+          4    `forget` only: forgotten and withdrawn, but not rebuilt, because the numerics differ
           130  interrupted by Ctrl-C; the next command continues the work, and `forget` says whether it was accepted
 """
 
 import inspect
 import json
+import math
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,7 +19,7 @@ from contextlib import contextmanager, nullcontext, redirect_stdout
 from dataclasses import fields, is_dataclass
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
 import typer
 
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
     from rich.table import Table
 
-FAILED, INTERRUPTED = 1, 130
+FAILED, NOT_REBUILT, INTERRUPTED = 1, 4, 130
 CONTINUES = "nothing is lost, the next command continues the work"
 DEBUG = "SHARDGRAPH_DEBUG"  # the environment variable that shows tracebacks
 WIDTH = 120  # of the output where there is no terminal, so that a digest stays on one line
@@ -38,6 +40,34 @@ Command = Callable[..., None]
 
 
 # Running a command
+
+
+def run_app(app: typer.Typer) -> None:
+    """Run the command line; this module lists the exit codes."""
+    try:
+        app(prog_name="shardgraph")
+    except KeyboardInterrupt:
+        print_note("interrupted")
+        raise SystemExit(INTERRUPTED) from None
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        print(shardgraph.__version__)
+        raise typer.Exit
+
+
+def global_options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help=f"Show the traceback of an unexpected error (also: {DEBUG}=1).")
+    ] = False,
+) -> None:
+    """The options before a command's name."""
+    if debug:
+        os.environ[DEBUG] = "1"
 
 
 def as_command(function: Command) -> Command:
@@ -53,11 +83,17 @@ def open_workspace(
     device: str | None = None,
     backbone_path: str | None = None,
     resume: bool = True,
+    record: Literal["check", "honour", "leave"] = "check",
 ) -> Iterator["shardgraph.Workspace"]:
     """The workspace at `path`, after finishing interrupted forgets; print results only after it is closed.
 
-    Until then progress bars may be on the terminal.
+    Until then progress bars may be on the terminal. `record` says what happens if a record outside the workspace holds
+    requests that the workspace, restored from a backup, lacks: an error (check), or they are carried out first
+    (honour), or the command itself looks at the record (leave).
     """
+    check_finite("--gpu-memory", machines.gpu_memory)
+    if machines.executor != "ray" and (given := machines.ray_address or machines.ray_storage):
+        raise typer.BadParameter(f"--ray-address and --ray-storage need --executor ray, got {given!r} without it")
     bars = ProgressBars()
     memory = machines.gpu_memory and int(machines.gpu_memory * 2**30)
     options = vars(machines) | {"gpu_memory": memory, "device": device, "progress": bars}
@@ -68,15 +104,52 @@ def open_workspace(
             for certificate in workspace.resume() if resume else ():
                 bars.close()
                 print_note(f"finished a forget that had been interrupted: certificate {certificate.number}")
-            yield workspace
+            try:
+                _look_at_record(workspace, record)
+                yield workspace
+            finally:
+                bars.close()
+                for note in workspace.context.notes:
+                    print_note(note)
     finally:
         bars.close()
+
+
+def _look_at_record(workspace: "shardgraph.Workspace", how: str) -> None:
+    if how == "check":
+        workspace.context.check_log()
+    elif how == "honour" and workspace.context.keeps_log:
+        workspace.queue.honour_log(full=True)
 
 
 def exit_interrupted(state: str = CONTINUES) -> NoReturn:
     """End the command after Ctrl-C and print the state of its work."""
     print_note(f"interrupted: {state}")
     raise typer.Exit(INTERRUPTED) from None
+
+
+# Checking the values of options
+
+
+@contextmanager
+def checking_options() -> Iterator[None]:
+    """Within it, an error of the library is about the value of an option: exit code 2."""
+    try:
+        yield
+    except ShardgraphError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+def check_finite(option: str, value: float | None) -> None:
+    """Raise if a number is infinite or not a number, which no range excludes."""
+    if value is not None and not math.isfinite(value):
+        raise typer.BadParameter(f"must be a finite number, got {value}", param_hint=option)
+
+
+def check_threshold(value: float) -> None:
+    """Raise unless a cosine is above 0 and at most 1."""
+    if not 0 < value <= 1:
+        raise typer.BadParameter(f"must be above 0 and at most 1, got {value}", param_hint="--threshold")
 
 
 # Printing

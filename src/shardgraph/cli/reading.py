@@ -5,11 +5,12 @@ Importing this module loads torch; commands import it when they run.
 
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 from shardgraph.embedding.backbones.base import Backbone
 from shardgraph.embedding.pipeline import embed
+from shardgraph.embedding.readers.columns import Columns
 from shardgraph.embedding.records import TEXT, UNLABELLED, Record
 from shardgraph.errors import InputError
 from shardgraph.forget import Workspace, load_backbone_of, queries_at
@@ -62,7 +63,11 @@ def texts(workspace: Workspace, given: Sequence[str]) -> Iterator[Samples]:
 
 def named_columns(pairs: Sequence[str]) -> dict[str, str]:
     """The column names of a table, given as MEANING=NAME."""
-    return dict(pair.partition("=")[::2] for pair in pairs)
+    known = [field.name for field in fields(Columns)]
+    named = dict(pair.partition("=")[::2] for pair in pairs)
+    if odd := sorted(meaning for meaning, name in named.items() if meaning not in known or not name):
+        raise InputError(f"a column must be given as MEANING=NAME, MEANING one of {', '.join(known)}; got {odd[0]!r}")
+    return named
 
 
 def read_lines(path: str) -> list[str]:

@@ -5,7 +5,8 @@
     config        Config: everything that determines the model, except the samples
     migration     changes a workspace of an earlier catalogue layout to the current one
     status        figures about a workspace: what it holds, what is served, what waits
-    classifier    SafeClassifier: the same on arrays in memory, with the interface of scikit-learn
+    learned       Learned: samples in memory and the model of them
+    classifier    SafeClassifier: a scikit-learn classifier over them
     build/        which groups are wanted, which are built, and training the missing ones
     intake/       which samples are admitted, how they are embedded, what the first training fixes
     erase/        requests, plans, carrying out an erasure, recovery, twins
@@ -34,6 +35,7 @@ _HOMES = {
     "Deadlines": "queue.statistics",
     "deadlines": "queue.statistics",
     "due_requests": "queue.queue",
+    "evaluate_model": "views.served",
     "find_names": "views.search",
     "find_repeated": "queue.queue",
     "ForgetPlan": "erase.plan",
@@ -41,7 +43,9 @@ _HOMES = {
     "forgotten_as": "views.search",
     "Found": "views.search",
     "GraphView": "views.graph_view",
+    "hide_withdrawn": "queue.statistics",
     "Key": "views.served",
+    "last_forgetting": "queue.statistics",
     "load_backbone_of": "intake.embed",
     "measure": "queue.statistics",
     "Measurement": "queue.statistics",
@@ -56,7 +60,7 @@ _HOMES = {
     "right_of": "rights.rights",
     "SafeClassifier": "classifier",
     "SEARCHABLE": "views.search",
-    "select_rows": "erase.plan",
+    "select_within": "erase.plan",
     "ShardSummary": "views.graph_view",
     "ShardView": "views.graph_view",
     "Submission": "queue.queue",
@@ -93,9 +97,12 @@ __all__ = [
     "costs",
     "deadlines",
     "due_requests",
+    "evaluate_model",
     "find_names",
     "find_repeated",
     "forgotten_as",
+    "hide_withdrawn",
+    "last_forgetting",
     "load_backbone_of",
     "measure",
     "measurements",
@@ -104,13 +111,13 @@ __all__ = [
     "pending_migrations",
     "queries_at",
     "right_of",
-    "select_rows",
+    "select_within",
 ]
 
 if TYPE_CHECKING:
     from shardgraph.forget.classifier import SafeClassifier
     from shardgraph.forget.config import Config
-    from shardgraph.forget.erase.plan import ForgetPlan, ForgetRequest, select_rows
+    from shardgraph.forget.erase.plan import ForgetPlan, ForgetRequest, select_within
     from shardgraph.forget.intake.embed import backbone_identity, backbone_location, load_backbone_of
     from shardgraph.forget.intake.inputs import queries_at
     from shardgraph.forget.migration import migrate_catalogue, pending_migrations
@@ -123,6 +130,8 @@ if TYPE_CHECKING:
         Measurement,
         costs,
         deadlines,
+        hide_withdrawn,
+        last_forgetting,
         measure,
         measurements,
     )
@@ -131,7 +140,7 @@ if TYPE_CHECKING:
     from shardgraph.forget.rights.rights import Right, right_of
     from shardgraph.forget.views.graph_view import GraphView, ShardSummary, ShardView
     from shardgraph.forget.views.search import SEARCHABLE, Found, find_names, forgotten_as
-    from shardgraph.forget.views.served import Key
+    from shardgraph.forget.views.served import Key, evaluate_model
     from shardgraph.forget.workspace import Workspace
 
 

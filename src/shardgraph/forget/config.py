@@ -88,6 +88,12 @@ class Config:
 
         return PrivacyTerms.from_json(self.privacy)
 
+    @property
+    def declared_sources(self) -> frozenset[str]:
+        """The sources that the topology names. They are configuration: a forget does not remove them from here."""
+        topology = self.topology or {}
+        return frozenset((*topology.get("safe", ()), *topology.get("own", {}).get("shards", ())))
+
     def to_json(self) -> dict[str, Any]:
         """The configuration as a plain dict, with its format number; without private edges, `privacy` is left out."""
         value = {"format": FORMAT} | asdict(self)
@@ -103,6 +109,8 @@ class Config:
             what = "upgrade shardgraph" if found > FORMAT else "add the samples to a new workspace and train it"
             raise ConfigError(f"this workspace has format {found}, this shardgraph reads {FORMAT}: {what}")
         known: dict[str, Any] = {field.name: value[field.name] for field in fields(cls) if field.name in value}
+        if odd := sorted(value.keys() - known.keys() - {"format"}):
+            raise ConfigError(f"config.json must hold no other keys than those of format {FORMAT}, got {odd[0]!r}")
         lists = {name: tuple(known[name]) for name in ("classes", "dims") if known.get(name) is not None}
         return cls(**known | lists)
 

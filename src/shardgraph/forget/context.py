@@ -4,12 +4,13 @@ Reading needs no lock. Code that writes must use `erase.recovery.writing`, which
 """
 
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from shardgraph.errors import ConfigError, DamagedFile, FingerprintError, WorkspaceBusy
+from shardgraph.errors import ConfigError, DamagedFile, FingerprintError, WorkspaceBusy, WorkspaceError
 from shardgraph.forget.build.wanted import Manifest
 from shardgraph.forget.config import Config
 from shardgraph.forget.proof.keys import Keys
@@ -18,12 +19,13 @@ from shardgraph.learn.numerics import Numerics, difference, fingerprint
 from shardgraph.storage.catalogue import Catalogue
 from shardgraph.storage.files import WriteLock, require_content
 from shardgraph.storage.store import Store
-from shardgraph.storage.tables import ledger
+from shardgraph.storage.tables import erasures, ledger
 
 if TYPE_CHECKING:
     from shardgraph.cluster.cluster import Cluster
 
 LOG_POINTER = "record"  # the file with the path of the erasure log, if one is kept
+CATALOGUE = "catalog.sqlite"
 _KEYS, _CONFIG = "keys", "config"  # facts in the catalogue: keyed hashes of the keys and of the configuration
 SERVING = "serving"  # the file that is locked while a service runs
 EXECUTORS = ("serial", "processes", "ray")
@@ -62,16 +64,19 @@ class Context:
         self.catalogue = _open_catalogue(self.root)
         self.store = Store(self.root, self.catalogue)
         self.keys = Keys.load(self.root)
-        self._check_identity()
+        self.check_identity()
         self.lock = WriteLock(self.root)
         self.cluster = _join_cluster(ray_address, workers) if executor == "ray" else None
         self.backbone_path = None if backbone_path is None else str(backbone_path)
         self.progress: Progress = progress or (lambda what, done, of: None)
+        self.waiting_since: dict[int, float] = {}  # request -> `monotonic` of its receipt, see `queue.queue`
         self._workers = {"serial": 1, "processes": workers or max(2, os.cpu_count() or 1)}.get(executor or "", workers)
         self._device, self._gpu_memory, self._ray_storage = device, gpu_memory, ray_storage
         self._cluster_numerics: dict[str, Numerics] = {}
         self._caches: list[Callable[[], None]] = []
         self._written_caches: list[Callable[[], None]] = []
+        self._log_checked = False
+        self.notes: list[str] = []  # what a person should be told; the command line prints it
 
     def close(self) -> None:
         """Close the catalogue, leave the cluster, and release the lock if an interruption left it held."""
@@ -84,10 +89,31 @@ class Context:
         """The current time, in UTC."""
         return datetime.now(UTC)
 
+    def monotonic(self) -> float:
+        """Seconds by a clock that nobody can set; only differences mean something."""
+        return time.monotonic()
+
     def record_event(self, event: str, detail: Mapping[str, object]) -> None:
         """Add an event to the ledger, in a transaction of its own; its detail names no sample."""
         with self.catalogue.transaction() as transaction:
             ledger.add_event(transaction, event, detail, self.now())
+
+    # The erasure log
+
+    @property
+    def keeps_log(self) -> bool:
+        """Whether requests are recorded in a file outside the workspace."""
+        return (self.root / LOG_POINTER).exists() or ledger.known_log_end(self.catalogue) is not None
+
+    def check_log(self) -> None:
+        """Raise if requests of the erasure log must be carried out again, or it is not in order; checked once."""
+        if self._log_checked:
+            return
+        if self.keeps_log:
+            from shardgraph.forget.proof.log_standing import check
+
+            check(self)
+        self._log_checked = True
 
     # The service
 
@@ -115,37 +141,61 @@ class Context:
     def save_config(self, config: Config) -> None:
         """Replace the configuration, on disk and in memory."""
         if config != self.config:
-            self._record_identity(self.config, config)  # a crash may leave either
+            self._record_identity([self.keys], [self.config, config])  # a crash may leave either
             config.save(self.root)
             self.config = config
-            self._record_identity(config)
+            self._record_identity([self.keys], [config])
+
+    def record_identity(self) -> None:
+        """Record the keys and the configuration that are in use, so that others are refused from now on."""
+        keys, config = self._keys_mark(self.keys), self._config_mark(self.keys, self.config)
+        if (self.catalogue.state(_KEYS), self.catalogue.state(_CONFIG)) != (keys, config):
+            self._record_identity([self.keys], [self.config])
 
     def check_identity(self) -> None:
-        """Raise unless the keys and the configuration are those that were recorded; needs the lock to record them."""
-        self._check_identity()
-        if self.catalogue.state(_KEYS) is None or self.catalogue.state(_CONFIG) != self._config_mark(self.config):
-            self._record_identity(self.config)
-
-    def _check_identity(self) -> None:
+        """Raise unless the keys and the configuration are those that were recorded."""
         keys, configs = self.catalogue.state(_KEYS), self.catalogue.state(_CONFIG)
-        if keys is not None and keys != self._keys_mark():
+        if keys is not None and self._keys_mark(self.keys) not in keys.split():
             raise DamagedFile(
                 f"secret.key or signing.key of {self.root} is not the one that the workspace has used so far: "
                 "restore both from a backup; no other key can replace them"
             )
-        if configs is not None and self._config_mark(self.config) not in configs.split():
+        if configs is not None and self._config_mark(self.keys, self.config) not in configs.split():
             raise DamagedFile(f"{self.root / 'config.json'} was changed: restore it from a backup")
 
-    def _record_identity(self, *configs: Config) -> None:
+    def replace_secret(self) -> None:
+        """Replace the secret of the keyed hashes by a new one, and delete what was hashed with the old one."""
+        if self.keeps_log:
+            raise WorkspaceError(
+                "a record of forgets is kept, which only the present secret can read; it cannot change"
+            )
+        new = self.keys.with_new_secret()
+        self._record_identity([self.keys, new], [self.config])  # a crash may leave either
+        new.save_secret(self.root)
+        self.keys = new
+        manifest = Manifest.load(self.root)
+        detail = {"config": new.mark("config", self.config.basis)} if self.config.trained else {}
+        detail |= {"model": new.mark(manifest.model_digest)} if manifest.model_digest else {}
         with self.catalogue.transaction() as transaction:
-            transaction.set_state(_KEYS, self._keys_mark())
-            transaction.set_state(_CONFIG, " ".join(map(self._config_mark, configs)))
+            erasures.drop_marks(transaction)
+            ledger.add_event(transaction, "rekeyed", detail, self.now())
+            transaction.mark_dirty()
+        self._record_identity([new], [self.config])
+        self.catalogue.scrub()
 
-    def _keys_mark(self) -> str:
-        return self.keys.mark("keys", self.keys.public)
+    def _record_identity(self, keys: Sequence[Keys], configs: Sequence[Config]) -> None:
+        with self.catalogue.transaction() as transaction:
+            transaction.set_state(_KEYS, " ".join(map(self._keys_mark, keys)))
+            marks = [self._config_mark(key, config) for key in keys for config in configs]
+            transaction.set_state(_CONFIG, " ".join(marks))
 
-    def _config_mark(self, config: Config) -> str:
-        return self.keys.mark("config.json", config.digest)
+    @staticmethod
+    def _keys_mark(keys: Keys) -> str:
+        return keys.mark("keys", keys.public)
+
+    @staticmethod
+    def _config_mark(keys: Keys, config: Config) -> str:
+        return keys.mark("config.json", config.digest)
 
     # Models in memory
 
@@ -239,6 +289,6 @@ def _join_cluster(address: str | None, workers: int | None) -> "Cluster":
 
 
 def _open_catalogue(root: Path) -> Catalogue:
-    path = root / "catalog.sqlite"
+    path = root / CATALOGUE
     require_content(path)  # in an empty catalogue every sample would count as never seen
     return Catalogue(path)

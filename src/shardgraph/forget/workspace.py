@@ -1,47 +1,47 @@
 """Workspace: a folder that learns, predicts, forgets exactly, and can prove it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
 
 from shardgraph.embedding.readers.base import Reader
-from shardgraph.errors import ConfigError, InputError, WorkspaceError, check_list
-from shardgraph.forget.build.build import build
+from shardgraph.errors import ConfigError, WorkspaceBusy, WorkspaceError, check_list
 from shardgraph.forget.build.wanted import Manifest
 from shardgraph.forget.config import Config
 from shardgraph.forget.context import Context
 from shardgraph.forget.erase import execute, recovery
-from shardgraph.forget.erase.plan import ForgetPlan, ForgetRequest, plan_forget
+from shardgraph.forget.erase.plan import Copies, ForgetPlan, ForgetRequest, exact_copies, plan_forget
 from shardgraph.forget.erase.recovery import writing
 from shardgraph.forget.erase.twins import THRESHOLD, Twin, find_twins
-from shardgraph.forget.intake.embed import OnBad, OnPresent, embed_arriving, new_backbone, save_location
-from shardgraph.forget.intake.first_training import aim_samples, plan_configuration, waiting_shards
+from shardgraph.forget.intake.copying import OnLeftOut, new_folder, take_over, write_empty
+from shardgraph.forget.intake.embed import OnBad, OnPresent, embed_arriving, kept_location, new_backbone
+from shardgraph.forget.intake.first_training import place_and_build
 from shardgraph.forget.intake.sources import Sources
 from shardgraph.forget.intake.stream import add_parts
 from shardgraph.forget.proof.certificate import Certificate, Certificates
-from shardgraph.forget.proof.keys import Keys
 from shardgraph.forget.proof.verify import Rebuild, Verification, compare_groups, rebuild_of, run_checks
 from shardgraph.forget.queue.queue import Submission
 from shardgraph.forget.queue.request_queue import RequestQueue
 from shardgraph.forget.rights.consumers import Consumers
 from shardgraph.forget.status import status
-from shardgraph.forget.views.served import ServedModel
+from shardgraph.forget.views.served import ServedModel, evaluate_model, served_key
 from shardgraph.forget.views.views import Views
 from shardgraph.graph import Topology
 from shardgraph.learn.ensemble import Model
 from shardgraph.learn.recipe import Recipe
-from shardgraph.storage.catalogue import Catalogue
 from shardgraph.storage.samples import Samples
-from shardgraph.storage.tables import inventory
 
 if TYPE_CHECKING:
     from shardgraph.learn.private.accounting.budget import Budget
     from shardgraph.learn.private.accounting.terms import PrivacyTerms
+
+ATTEMPTS = 20  # to answer with one model while others replace it
+T = TypeVar("T")
 
 
 class Workspace:
@@ -100,31 +100,46 @@ class Workspace:
         backbone: str | dict[str, Any] | None = None,
         backbone_path: str | Path | None = None,
         classes: Iterable[str] | None = None,
-        dtype: str = "float16",
+        dtype: str | None = None,
+        copy_from: str | Path | None = None,
+        on_left_out: OnLeftOut | None = None,
         **options: Any,
     ) -> Self:
         """Create a workspace and open it; the folder must be new or empty.
 
         `backbone` is the name of a backbone, or what `backbone_identity` returned; by default embeddings are added.
-        `backbone_path` is where it lies, if its name does not say it. The workspace keeps the absolute path.
+        `backbone_path` is where it lies, if its name does not say it. The workspace keeps the absolute path. Tokens
+        are stored as float16 by default.
+
+        `copy_from` is another workspace whose samples, backbone and dtype are taken over: its keys, certificates,
+        models and requests are not. It is complete or not at all. Samples whose request to be forgotten waits are left
+        out, and `on_left_out` is called with their number.
         """
-        root = Path(path)
-        if root.exists() and (not root.is_dir() or any(root.iterdir())):
-            raise WorkspaceError(
-                f"a new workspace needs a new or empty folder, {root} is a file or not empty; choose another one"
-            )
-        if dtype not in ("float16", "float32"):
+        root = new_folder(Path(path))
+        if dtype not in (None, "float16", "float32"):
             raise ConfigError(f"dtype must be float16 or float32, got {dtype!r}")
         if classes is not None:
             check_list(classes, "the classes of a workspace")
-        identity, location = new_backbone(backbone, backbone_path, dtype)
-        root.mkdir(parents=True, exist_ok=True)
         declared = None if classes is None else tuple(sorted(set(classes)))
-        Keys.create(root)
-        Catalogue(root / "catalog.sqlite").close()
-        Config(seed=seed, backbone=identity, classes=declared, dtype=dtype).save(root)
-        if location is not None:
-            save_location(root, location)
+
+        if copy_from is None:
+            kind = dtype or "float16"
+            identity, location = new_backbone(backbone, backbone_path, kind)
+            write_empty(root, Config(seed, identity, kind, declared), location)
+            return cls(root, **options)
+        if backbone is not None or dtype is not None or backbone_path is not None:
+            raise ConfigError(
+                "a copy has the backbone and the dtype of the workspace that it is copied from; give none"
+            )
+        with cls(copy_from) as source:
+            config = Config(seed, source.config.backbone, source.config.dtype, declared)
+            location = kept_location(source.root)
+
+            def make(folder: Path) -> Workspace:
+                write_empty(folder, config, location)
+                return cls(folder, **options)
+
+            take_over(root, source, make, on_left_out)
         return cls(root, **options)
 
     @property
@@ -231,36 +246,13 @@ class Workspace:
 
             topology, recipe = training_values(topology, recipe, options)
         with writing(context):
-            if not rebuild:
-                context.check_numerics()
-            if privacy is not None and budget is not None:
-                privacy = replace(privacy, budget=budget)
-            first = not context.config.trained
-            config = plan_configuration(context.store, context.config, topology, recipe, privacy)
-            if config.privacy is not None or budget is not None:
-                from shardgraph.forget.privacy.private_edges import check_releases, with_budget
-
-                config = with_budget(context.store, config, budget)
-                if not first:
-                    check_releases(context.store, config, waiting_shards(context.store, config), rebuild=rebuild)
-            if rebuild:
-                with context.catalogue.transaction() as transaction:
-                    inventory.clear_built_keys(transaction)
-            if first:
-                aim_samples(context.store, config, first=True)
-            context.save_config(config)
-            aim_samples(context.store, config)
-            context.store.place(lambda done, of: context.progress("placing", done, of))
-            manifest = build(context)
-            detail = {"model": context.keys.mark(manifest.model_digest), "groups": len(manifest.groups)}
-            context.record_event("trained", detail | {"config": context.keys.mark("config", config.basis)})
-            context.catalogue.scrub()
-        return manifest
+            return place_and_build(context, topology, recipe, privacy, budget, rebuild=rebuild)
 
     # Predicting
 
     def model(self, consumer: str | None = None) -> Model:
         """The model that may be served now, loaded into memory; a consumer's model if one is named."""
+        self.context.check_log()
         return self.served.model() if consumer is None else self.consumers.model(consumer)
 
     def predict(
@@ -273,8 +265,8 @@ class Workspace:
         """
         from shardgraph.forget.intake.inputs import queries
 
-        model = self.model(consumer)
-        return [label for batch in queries(self.context, samples, columns) for label in model.predict(batch)]
+        batches = list(queries(self.context, samples, columns))
+        return self._answer(consumer, lambda model: [label for batch in batches for label in model.predict(batch)])
 
     def scores(
         self, samples: Any, consumer: str | None = None, *, columns: Mapping[str, str] | None = None
@@ -285,31 +277,38 @@ class Workspace:
         """
         from shardgraph.forget.intake.inputs import queries
 
-        model = self.model(consumer)
-        return np.concatenate([model.scores(batch) for batch in queries(self.context, samples, columns)])
+        batches = list(queries(self.context, samples, columns))
+        return self._answer(consumer, lambda model: np.concatenate([model.scores(batch) for batch in batches]))
 
-    def evaluate(self, consumer: str | None = None) -> dict[str, Any]:
+    def evaluate(self, consumer: str | None = None, sources: Collection[str] | None = None) -> dict[str, Any]:
         """Accuracy on the samples whose split is test: they are stored, can be forgotten, and are never trained on.
 
-        A consumer's model is evaluated on all of them, also on those of classes and sources that it may not use.
-        `unknown` counts the samples of classes that the model does not have: it cannot predict them.
+        A consumer's model is evaluated on all of them, also on those of classes and sources that it may not use; with
+        `sources`, every model is evaluated on the samples of these sources only. Samples that wait to be forgotten are
+        left out. `unknown` counts the samples of classes that the model does not have: it cannot predict them.
+        `classes` holds the accuracy of every class that has test samples, and `macro_accuracy` is their mean.
         """
-        units = [unit for unit in inventory.occupied_units(self.context.catalogue) if unit.startswith("test:")]
-        if not units:
-            raise InputError("there is no sample whose split is test; add some, then train")
-        model, count, correct, unknown = self.model(consumer), 0, 0, 0
-        for unit in units:  # one file in memory at a time
-            samples = self.context.store.read(unit)
-            correct += sum(a == b for a, b in zip(model.predict(samples), samples.labels, strict=True))
-            unknown += sum(label not in model.classes for label in samples.labels)
-            count += len(samples)
-        return {"accuracy": correct / count, "samples": count, "correct": correct, "unknown": unknown}
+        return self._answer(consumer, lambda model: evaluate_model(self.context, model, sources=sources))
+
+    def _answer(self, consumer: str | None, compute: Callable[[Model], T]) -> T:
+        """What `compute` makes of the model; made anew if a request or another process changed what may be served."""
+        for _ in range(ATTEMPTS):
+            key = served_key(self.context.store)
+            found = compute(self.model(consumer))
+            if served_key(self.context.store) == key:
+                return found
+        raise WorkspaceBusy(f"the model of {self.root} was replaced {ATTEMPTS} times while it was used; try again")
 
     # Forgetting
 
     def plan(self, request: ForgetRequest | None = None, **named: Any) -> ForgetPlan:
         """What carrying out a request would rebuild and cost; changes nothing. Names may be given as to `forget`."""
+        self.context.check_log()
         return plan_forget(self.context.store, self.config, self.context.keys, _request(request, named))
+
+    def exact_copies(self, plan: ForgetPlan) -> Copies:
+        """The samples that stay and hold exactly what one of a plan's samples holds; found by an index."""
+        return exact_copies(self.context.store, self.context.keys, plan.rows)
 
     def twins(self, ids: Iterable[str] | None = None, threshold: float = THRESHOLD) -> list[Twin]:
         """Samples with the same content: all pairs, or the twins of `ids`; exact ones, and near ones by cosine."""
@@ -364,16 +363,21 @@ class Workspace:
     def verify(self, *, full: bool = False) -> Verification:
         """Check certificates, chain and files; with `full`, also rebuild everything in scratch files and compare."""
         context = self.context
-        with writing(context):  # files that another process is writing would look damaged
+        with writing(context, honour=False):  # files that another process is writing would look damaged
             found = run_checks(context, full=full)
         if not full:
             return found
 
         def take() -> Rebuild:
-            with writing(context):
+            with writing(context, honour=False):
                 return rebuild_of(context)
 
         return Verification((*found.checks, compare_groups(context, take)), full)
+
+    def replace_secret(self) -> None:
+        """Replace the secret under which forgotten names are hashed: nobody can tell any more what was forgotten."""
+        with writing(self.context):
+            self.context.replace_secret()
 
     def status(self) -> dict[str, Any]:
         """Figures about what the workspace holds, what is served and what waits."""

@@ -61,7 +61,7 @@ def train_group(
     index = {label: i for i, label in enumerate(classes)}
     with fixed_numerics():
         targets = torch.tensor([index.get(label, -1) for label in samples.labels])
-        train = _train_inca if recipe.adapter == "inca" else _train_linear
+        train = {"inca": _train_inca, "linear": _train_linear}[recipe.adapter]
         first, second = train(name, samples, targets, classes, recipe, seed, start)
     return Adapters(recipe.adapter, classes, first.numpy(), second.numpy(), len(samples))
 

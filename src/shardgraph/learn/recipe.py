@@ -14,7 +14,8 @@ Projection = Literal["random", "orthogonal", "identity"]
 class Recipe:
     """How the adapters of a group are made and trained.
 
-    adapter       "inca" (a query and a head per class) or "linear" (a weight and a bias per class)
+    adapter       "inca" (a query and a head per class), "linear" (a weight and a bias per class), or "none": nothing is
+                  trained, and the model is the prototypes alone
     projection    the frozen attention's matrices: "random" as in the paper, "orthogonal", "identity"
     heads         attention heads; 0: one per 64 dimensions, or per 32 or 16 where 64 does not divide the dimension
     loss          "ce": cross-entropy inside a group; "bce": one binary problem per adapter
@@ -28,7 +29,7 @@ class Recipe:
     """
 
     name: str = "default"
-    adapter: Literal["inca", "linear"] = "inca"
+    adapter: Literal["inca", "linear", "none"] = "inca"
     projection: Projection = "identity"
     heads: int = 0
     loss: Literal["ce", "bce"] = "ce"
@@ -44,7 +45,7 @@ class Recipe:
 
     def __post_init__(self) -> None:
         choices = {
-            "adapter": ("inca", "linear"),
+            "adapter": ("inca", "linear", "none"),
             "projection": ("random", "orthogonal", "identity"),
             "loss": ("ce", "bce"),
             "method": ("second", "safe"),
@@ -62,6 +63,11 @@ class Recipe:
         if not self.lr > 0 or self.weight_decay < 0:
             raise ConfigError(f"lr must be > 0 and weight_decay >= 0, got {self.lr} and {self.weight_decay}")
 
+        if not self.has_adapters and not self.prototypes:
+            raise ConfigError("adapter 'none' needs prototypes, got neither (--no-prototypes): nothing would learn")
+        if not self.has_adapters and self.mixing is not None:
+            raise ConfigError(f"mixing must be left out with adapter 'none', got {self.mixing}: nothing is mixed")
+
     def to_json(self) -> dict[str, Any]:
         """The recipe as a plain dict, for the configuration."""
         return asdict(self)
@@ -73,6 +79,11 @@ class Recipe:
         if unknown := sorted(set(value) - known):
             raise ConfigError(f"a recipe has no setting {', '.join(unknown)}; it has {', '.join(sorted(known))}")
         return cls(**value)
+
+    @property
+    def has_adapters(self) -> bool:
+        """Whether groups are trained; if not, the model is the prototypes alone."""
+        return self.adapter != "none"
 
     @property
     def second_order(self) -> bool:

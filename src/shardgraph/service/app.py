@@ -17,7 +17,7 @@ from shardgraph.service.runtime.supervisor import Supervisor, Worker
 
 ABOUT = """Forget requests, predictions and proofs of one workspace.
 
-From the moment a request is accepted, no prediction is made with anything that saw its data. Groups that read the data
+From the moment a request is accepted, no answer is sent that used anything that saw its data. Groups that read the data
 through private edges are the exception: they stay in service within their budget, and the preview and the certificate
 say how much of it is spent. Every prediction carries a state id, and the ledger says what was served under it."""
 

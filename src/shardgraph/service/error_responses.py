@@ -1,5 +1,12 @@
-"""From an exception to a response: a status code and one JSON object that says why, never a stack trace."""
+"""From an exception to a response: a status code and one JSON object that says why, never a stack trace.
 
+The operator is told everything. An auditor is told everything but where the workspace lies on the server. Others are
+told what is wrong with what they sent, and of everything else the kind and what to do: the text of such an error may
+name files, and data of others. No text with a path of the server reaches anybody but the operator.
+"""
+
+import re
+from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -12,9 +19,11 @@ from shardgraph.errors import (
     DamagedFile,
     DiskFull,
     InputError,
+    NothingToServe,
     ShardgraphError,
     UnknownConsumer,
     UnknownSample,
+    VerificationError,
     WorkspaceBusy,
     WorkspaceError,
 )
@@ -30,6 +39,17 @@ STATUS_CODES: tuple[tuple[type[Exception], int], ...] = (
     (WorkspaceError, 409),
     (ShardgraphError, 409),
 )
+TOLD = (WorkspaceError, WorkspaceBusy, NothingToServe, VerificationError)  # to everybody, unless they name a file
+_DISK = "the service's disk is full, or a file on it is damaged: tell the operator, and try again later"
+WITHHELD: tuple[tuple[type[Exception], str], ...] = (  # what is said instead of a text that is not told
+    (DamagedFile, _DISK),
+    (DiskFull, _DISK),
+    (WorkspaceBusy, "the workspace is being changed just now: try again in a moment"),
+    (BackboneError, "the service cannot load the backbone that it needs for this: tell the operator"),
+    (InputError, "this cannot be used: check what was sent, or ask the operator"),
+    (ShardgraphError, "this is not possible in the present state of the workspace: ask the operator"),
+)
+_ABSOLUTE = re.compile(r"""(?<![\w:/.<])(/|[A-Za-z]:\\)[^\s/\\'",;]+[/\\]""")  # a path begins here, and no address
 _DESCRIPTIONS = {
     401: "no token, or one that is not valid",
     403: "the role may not do this",
@@ -59,14 +79,31 @@ def status_of(error: Exception) -> int:
     return next(status for kind, status in STATUS_CODES if isinstance(error, kind))
 
 
-def message_for(error: Exception, who: Caller | None) -> str:
-    """The text of an error for a caller: which file is damaged, and whose data it holds, is not for everybody."""
-    entitled = who is not None and who.role in (OPERATOR, AUDITOR)
-    if isinstance(error, BackboneError) and not entitled:
-        return "the service cannot load its backbone: tell the operator, and try again later"
-    if isinstance(error, DamagedFile | DiskFull) and not entitled:
-        return "the service's disk is full, or a file on it is damaged: tell the operator, and try again later"
-    return str(error)
+def message_for(error: Exception, who: Caller | None, root: Path) -> str:
+    """The text of an error for a caller of the service of the workspace at `root`."""
+    if who is not None and who.role == OPERATOR:
+        return str(error)
+    text = hide_root(str(error), root)
+    if who is not None and who.role == AUDITOR:
+        tellable = True
+    else:
+        tellable = text == str(error) and (isinstance(error, InputError) or type(error) in TOLD)
+    if tellable and not names_path(text):
+        return text
+    return next(words for kind, words in WITHHELD if isinstance(error, kind))
+
+
+def hide_root(text: str, root: Path) -> str:
+    """A text in which files of the workspace are named by their path within it."""
+    for place in {str(root.absolute()), str(root.resolve()), str(root)} - {"."}:
+        text = re.sub(rf"(?<![\w/.-]){re.escape(place)}(/|\\)", "", text)
+        text = re.sub(rf"(?<![\w/.-]){re.escape(place)}(?![\w-])", "the workspace", text)
+    return text
+
+
+def names_path(text: str) -> bool:
+    """Whether a text contains an absolute path of a file."""
+    return _ABSOLUTE.search(text) is not None
 
 
 def refuse(error: HTTPException, *, close: bool = False) -> JSONResponse:
@@ -82,7 +119,7 @@ def unexpected() -> JSONResponse:
 
 
 async def _answer_ours(request: Request, error: Exception) -> JSONResponse:
-    text = message_for(error, getattr(request.state, "caller", None))
+    text = message_for(error, getattr(request.state, "caller", None), request.app.state.runtime.root)
     return _respond(status_of(error), text, type(error).__name__)
 
 

@@ -5,15 +5,19 @@
     FormTooLarge      answers a person who sent too much to a page with a page
     CallerCheck       refuses calls that no route would accept, before a byte of their body is read
     BodyLimit         refuses bodies that are too large
+    ModelGate         sends no answer that used a model which was replaced
 
 With tokens, a call with a body needs one. Without tokens, whoever is on this machine may do everything: so a call must
 address this machine by name, and must not come from another site's page in somebody's browser.
 """
 
+import asyncio
 import ipaddress
 import time
+from functools import partial
 
-from fastapi import FastAPI, Request
+import anyio
+from fastapi import FastAPI, Request, Response
 from starlette.datastructures import URL, Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartParser
@@ -24,13 +28,15 @@ from shardgraph.service.error_responses import refuse, unexpected
 from shardgraph.service.pages.rendering import PREFIX, render
 from shardgraph.service.runtime.logs import write_error, write_log
 from shardgraph.service.runtime.metrics import Metrics
-from shardgraph.service.runtime.runtime import Runtime
+from shardgraph.service.runtime.runtime import LEASES, Lease, Runtime
 
 MAX_BODY, MAX_FILES = 4 << 20, 64 << 20  # bytes of a JSON body, which the event loop parses, and of uploaded files
 FILE_ROUTES = ("/predictions/arrays", "/predictions/images")
 MultiPartParser.spool_max_size = MAX_FILES  # uploads stay in memory and are never written to a disk
 OPEN_ROUTES = ("/", "/health", "/ready", "/public-key", "/openapi.json")  # for everybody
 WITHOUT_BODY = ("GET", "HEAD", "OPTIONS")
+PART = 1 << 16  # bytes of an answer that are handed to the connection at once
+REPLACED = "the model was replaced before this answer was ready; try again in a moment"
 TOO_LARGE = "What was sent is larger than a form may be. Nothing was changed."
 CONTENT_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -48,6 +54,7 @@ SECURITY_HEADERS = {
 
 def add_middleware(app: FastAPI, metrics: Metrics) -> None:
     """Let every call pass the middleware; what is added last is outermost."""
+    app.add_middleware(ModelGate)
     app.add_middleware(BodyLimit)
     app.add_middleware(CallerCheck)
     app.add_middleware(FormTooLarge)
@@ -172,6 +179,64 @@ class BodyLimit:
             return message
 
         await self.app(scope, receive_counted, send)
+
+
+class ModelGate:
+    """Holds the leases of a call until its answer is sent, and refuses an answer whose lease was revoked.
+
+    While an answer waits for a client that does not read, a revoked lease cuts it off: the connection is closed.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await self.app(scope, receive, send)
+        leases: list[Lease] = []
+        scope[LEASES] = leases
+        start: Message | None = None
+        answered, loop = False, asyncio.get_running_loop()
+
+        async def send_leased(message: Message) -> None:
+            nonlocal start, answered
+            if answered or not leases:
+                return None if answered else await send(message)
+            if message["type"] == "http.response.start":
+                start = message  # nothing is sent before all of the answer is known
+                return None
+            answered = True
+            with anyio.CancelScope() as sending:
+                cut = partial(loop.call_soon_threadsafe, sending.cancel)
+                if all(lease.begin_sending(cut) for lease in leases):
+                    await _send_in_parts(send, start, message)
+                else:
+                    await _replaced(scope)(scope, receive, send)
+
+        try:
+            await self.app(scope, receive, send_leased)
+        finally:
+            for lease in leases:
+                lease.end()
+
+
+async def _send_in_parts(send: Send, start: Message | None, message: Message) -> None:
+    """Send an answer part by part: a part is sent when the connection has room for it."""
+    assert start is not None and not message.get("more_body"), "an answer that used a model is sent as a whole"
+    await send(start)
+    body = message.get("body", b"")
+    while len(body) > PART:
+        await send({"type": "http.response.body", "body": body[:PART], "more_body": True})
+        body = body[PART:]
+    await send({"type": "http.response.body", "body": body, "more_body": False})
+
+
+def _replaced(scope: Scope) -> Response:
+    """The answer instead of one whose model was replaced before it could be sent."""
+    if scope["path"].startswith(f"{PREFIX}/"):
+        title = "Try again later"
+        return render(Request(scope), "failure.html", 503, title=title, words=REPLACED, code=503)
+    return refuse(HTTPException(503, REPLACED))
 
 
 def is_local(host: str) -> bool:

@@ -16,6 +16,15 @@ Numbers = Annotated[list[float], Field(fail_fast=True)]
 Tokens = Annotated[list[Numbers], Field(max_length=MAX_TOKENS_EACH, fail_fast=True)]
 StateName = Literal["received", "instant", "erasing", "retraining", "verified", "done", "failed", "cancelled"]
 
+_HIDDEN = "null for an owner"
+_OF_OTHERS = (  # figures of a preview that depend on what other sources hold
+    "groups_to_rebuild",
+    "groups_that_vanish",
+    "adapters_to_rebuild",
+    "samples_to_revisit",
+    "share_of_full_retraining",
+    "classes_that_disappear",
+)
 _NEW_REQUEST: Any = {"samples": ["photo-7"], "reason": "consent withdrawn", "deadline": "2030-01-31T12:00:00Z"}
 
 
@@ -87,30 +96,51 @@ class Bound(BaseModel):
 class Privacy(BaseModel):
     """What a forget request spends of the budget of private edges."""
 
-    groups_charged: int = Field(description="Groups that used the samples privately and stay in service.")
-    groups_over_budget: int = Field(description="Groups that are rebuilt because their budget is spent.")
+    groups_charged: int | None = Field(
+        description=f"Groups that used the samples privately and stay in service; {_HIDDEN}."
+    )
+    groups_over_budget: int | None = Field(
+        description=f"Groups that are rebuilt because their budget is spent; {_HIDDEN}."
+    )
     before: Closeness
     after: Closeness
     budget: Bound
 
 
 class Preview(BaseModel):
-    """What a forget request would do."""
+    """What a forget request would do; to an owner, figures that depend on other sources are null."""
 
     samples: int = Field(examples=[1])
-    groups_to_rebuild: int = Field(examples=[4])
-    groups_that_vanish: int = Field(examples=[0])
-    adapters_to_rebuild: int = Field(examples=[40])
-    samples_to_revisit: int = Field(examples=[1200])
-    share_of_full_retraining: float = Field(examples=[0.031])
-    classes_that_disappear: list[str]
+    groups_to_rebuild: int | None = Field(examples=[4], description=_HIDDEN)
+    groups_that_vanish: int | None = Field(examples=[0], description=_HIDDEN)
+    adapters_to_rebuild: int | None = Field(examples=[40], description=_HIDDEN)
+    samples_to_revisit: int | None = Field(examples=[1200], description=_HIDDEN)
+    share_of_full_retraining: float | None = Field(examples=[0.031], description=_HIDDEN)
+    classes_that_disappear: list[str] | None = Field(description=_HIDDEN)
     sources_that_disappear: list[str]
     already_forgotten: list[int] = Field(description="The certificates of what was forgotten before.")
     twins: list[str] = Field(description="Other samples with the same content; they stay unless they are requested.")
-    seconds: float | None = Field(description="The median duration of the last requests; null before the first.")
+    seconds: float | None = Field(
+        description="The median duration of the last requests, for an owner of its own; null before the first."
+    )
     privacy: Privacy | None = Field(
         None, description="What the request spends; null in a workspace without private edges."
     )
+
+    @classmethod
+    def of_nothing(cls, certificates: list[int], seconds: float | None) -> "Preview":
+        """The preview for an owner whose earlier request took all that is named."""
+        hidden: Any = dict.fromkeys(_OF_OTHERS)
+        return cls(
+            samples=0, sources_that_disappear=[], already_forgotten=certificates, twins=[], seconds=seconds, **hidden
+        )
+
+    def for_owner(self) -> "Preview":
+        """The same without the figures that depend on other sources."""
+        hidden: dict[str, Any] = dict.fromkeys(_OF_OTHERS)
+        if self.privacy is not None:
+            hidden["privacy"] = self.privacy.model_copy(update={"groups_charged": None, "groups_over_budget": None})
+        return self.model_copy(update=hidden)
 
 
 class StateChange(BaseModel):
@@ -131,7 +161,9 @@ class RequestStatus(BaseModel):
     reason: str
     samples: int
     certificate: int | None = Field(description="Its certificate; requests that are carried out together share one.")
-    failure: str = Field(description="Why it failed; not told to an owner. What it names stays out of service.")
+    failure: str = Field(
+        description="Why it failed or waits; an owner is told without names. What it names stays out of service."
+    )
     history: list[StateChange] = []
 
     @classmethod

@@ -80,8 +80,10 @@ def serve(
         with workspace.context.serving_lock(), listen(host, port) as listener:
             if record is not None:
                 workspace.queue.keep_log(record)
-            if replayed := workspace.queue.replay():
+            if replayed := workspace.queue.replay(full=True):
                 write_log("restored workspace", samples=replayed.samples)
+            for note in workspace.context.notes:
+                write_log("record", says=note)
             worker = WorkerProcess(root, grace=grace, workers=workers, device=device)
             _run(root, worker, listener, originals, grace, cache)
 

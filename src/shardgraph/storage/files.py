@@ -39,6 +39,8 @@ PIECE = 1 << 22  # bytes per read
 PAUSE = 0.05  # seconds between two attempts
 _ZEROS = bytes(1 << 20)
 _T = TypeVar("_T")
+Stamp = tuple[int, int, int]
+"""The inode of a file, its size, and when it was written."""
 
 
 # Writing and reading
@@ -121,6 +123,18 @@ def destroy_with_folder(path: Path) -> None:
         path.parent.rmdir()
 
 
+def destroy_below(folder: Path) -> None:
+    """Destroy all files below a folder, and remove the folders; the folder itself stays."""
+    for path in sorted(folder.rglob("*"), reverse=True):  # what is in a folder comes before it
+        if path.is_dir() and not path.is_symlink():
+            path.rmdir()
+        elif path.is_symlink():
+            path.unlink()
+        else:
+            destroy(path)
+    sync_folder(folder)
+
+
 def sweep(root: Path) -> None:
     """Destroy what an interrupted process left in the scratch folder.
 
@@ -165,6 +179,20 @@ def check_room(path: Path, wanted: int) -> None:
     free = shutil.disk_usage(path).free
     if wanted > free:
         raise DiskFull(f"{path} needs about {wanted / 1e6:.0f} MB free, the disk has {free / 1e6:.0f} MB")
+
+
+def file_size(path: Path) -> int:
+    """The size of a file in bytes; 0 if there is no such file."""
+    return path.stat().st_size if path.exists() else 0
+
+
+def file_stamp(path: Path) -> Stamp | None:
+    """What changes when a file is written or replaced; None if there is no such file."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def disk_use(root: Path) -> int:

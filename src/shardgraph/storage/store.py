@@ -7,20 +7,21 @@ same bytes.
 """
 
 import mmap
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from shardgraph.digest import digest, keyed_hash
 from shardgraph.errors import DamagedFile
-from shardgraph.storage.catalogue import Catalogue
+from shardgraph.storage.catalogue import Catalogue, Transaction
 from shardgraph.storage.files import destroy_with_folder, read_file, write_file
 from shardgraph.storage.samples import Samples, concatenate, pack_samples, unpack_samples
 from shardgraph.storage.tables import inventory
 from shardgraph.storage.tables.inventory import Row
 
 TEST_BUCKETS = 16
+SAMPLES = "shards"  # the folder of the files of training samples
 CHUNK_BYTES = 64 << 20  # bytes of embeddings in one unit of the inbox
 Progress = Callable[[int, int], None]
 _Chunk = tuple[Samples, dict[str, int]]  # a memory-mapped unit of the inbox, and the row of every id
@@ -47,7 +48,7 @@ class Store:
         """The path of a unit's file; folders are named by two hex digits, because there may be thousands of files."""
         kind, _, _ = unit.partition(":")
         name = digest("unit", unit)[:32]
-        folder = {"inbox": "inbox", "shard": "shards", "test": "heldout"}[kind]
+        folder = {"inbox": "inbox", "shard": SAMPLES, "test": "heldout"}[kind]
         return self.root / folder / name[:2] / f"{name}.safetensors"
 
     def read(self, unit: str, *, settled: bool = False) -> Samples:
@@ -61,11 +62,14 @@ class Store:
             raise DamagedFile(f"{self.path(unit)} ({unit}) is torn or was changed: restore it from a backup")
         return unpack_samples(raw)
 
-    def put_inbox(self, samples: Samples) -> None:
-        """Add checked samples to the inbox, in units of bounded size: all of them or none."""
+    def put_inbox(self, samples: Samples, contents: Sequence[str] = ()) -> None:
+        """Add checked samples to the inbox, in units of bounded size: all of them or none.
+
+        `contents` are the keyed hashes of what the samples hold, in the same order.
+        """
         units, digests = self.write_inbox(samples)
         columns = (samples.ids, samples.labels, samples.sources, samples.subjects, samples.splits, units)
-        self.list_inbox(digests, (Row(*row) for row in zip(*columns, strict=True)))
+        self.list_inbox(digests, (Row(*row) for row in zip(*columns, strict=True)), contents)
 
     def write_inbox(self, samples: Samples) -> tuple[list[str], dict[str, str]]:
         """Write the files of checked samples; returns the unit of every sample, and the digest of every unit.
@@ -80,11 +84,19 @@ class Store:
         digests = {unit: self._put_chunk(unit, samples.take(rows)) for unit, rows in chunks.items()}
         return [unit for unit, rows in chunks.items() for _ in rows], digests
 
-    def list_inbox(self, digests: Mapping[str, str], rows: Iterable[Row]) -> None:
-        """List the samples of units that `write_inbox` wrote, in one transaction."""
+    def list_inbox(
+        self,
+        digests: Mapping[str, str],
+        rows: Iterable[Row],
+        contents: Sequence[str] = (),
+        also: Callable[[Transaction], None] | None = None,
+    ) -> None:
+        """List the samples of units that `write_inbox` wrote, in one transaction, in which `also` is called."""
         with self.catalogue.transaction() as transaction:
             inventory.record_units(transaction, digests)
-            inventory.add_samples(transaction, rows)
+            inventory.add_samples(transaction, rows, contents)
+            if also is not None:
+                also(transaction)
 
     def place(self, progress: Progress = lambda done, of: None) -> None:
         """Move every sample that has a target into its unit, and destroy the emptied inbox. Can be repeated."""

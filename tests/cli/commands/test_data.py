@@ -1,5 +1,6 @@
 """`init`, `add` and `source`."""
 
+import json
 import shutil
 from collections import namedtuple
 from pathlib import Path
@@ -7,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from shardgraph.forget.workspace import Workspace
+from shardgraph.storage.tables import inventory
 from tests.cli.conftest import COUNT, TRAIN, arrays, refused, run, saved
 
 
@@ -28,9 +31,8 @@ def test_added_samples_may_wait(ws: Path, data: Path):
 
 def test_init_where_something_is(ws: Path, tmp_path: Path):
     assert "ws" in refused(ws, "init", ws).err
-    for flags in (("--dtype", "int8"), ("--classes", "a,,b"), ("--classes", "@missing"), ("--backbone", "brain")):
-        assert run("init", tmp_path / "new", *flags).code == 1
-        assert not (tmp_path / "new").exists()
+    assert run("init", tmp_path / "new", "--classes", "@missing").code == 1
+    assert not (tmp_path / "new").exists()
 
 
 def test_duplicate_ids(ws: Path, tmp_path: Path, data: Path):
@@ -40,7 +42,7 @@ def test_duplicate_ids(ws: Path, tmp_path: Path, data: Path):
 
 
 def test_a_forgotten_sample_comes_back_only_when_allowed(ws: Path, tmp_path: Path):
-    assert run("forget", ws, "--sample", "s-001").code == 0
+    assert run("forget", ws, "--yes", "--sample", "s-001").code == 0
     again = saved(tmp_path, ids=np.array(["a", "b", "s-001"]))
     assert "'s-001'" in refused(ws, "add", ws, again).err
     assert run("add", ws, again, "--allow-return").code == 0
@@ -68,7 +70,7 @@ def test_too_little_disk(ws: Path, data: Path, monkeypatch: pytest.MonkeyPatch):
     full = namedtuple("full", "total used free")(1, 1, 0)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: full)
     assert "MB free" in refused(ws, "add", ws, data / "more.npz").err
-    assert "MB free" in refused(ws, "forget", ws, "--sample", "s-001").err
+    assert "MB free" in refused(ws, "forget", ws, "--yes", "--sample", "s-001").err
 
 
 def test_new_samples_of_a_file_that_was_added_before_come_in(ws: Path, data: Path, tmp_path: Path):
@@ -96,7 +98,7 @@ def test_what_is_here_with_another_word_is_refused(ws: Path, tmp_path: Path, col
 
 
 def test_what_was_forgotten_does_not_come_back_as_new(ws: Path, data: Path):
-    run("forget", ws, "--sample", "s-001")
+    run("forget", ws, "--yes", "--sample", "s-001")
     failed = run("add", ws, data / "data.npz", "--only-new", "--json")
     assert failed.code == 1 and failed.json["ids"] == ["s-001"] and "forgotten before" in failed.json["error"]
 
@@ -120,9 +122,9 @@ def test_a_plan_weighs_what_it_expects_by_the_rates(ws: Path):
 
 def test_it_leaves_with_the_source(ws: Path):
     run("source", ws, "ann", "--owner", "a very findable owner")
-    run("forget", ws, "--sample", "s-003")
+    run("forget", ws, "--yes", "--sample", "s-003")
     assert run("status", ws, "--json").json["sources"]["ann"]["owner"]
-    run("forget", ws, "--source", "ann")
+    run("forget", ws, "--yes", "--source", "ann")
     assert "ann" not in run("status", ws, "--json").json["sources"]
     assert not [path for path in ws.rglob("*") if path.is_file() and b"findable owner" in path.read_bytes()]
 
@@ -136,4 +138,32 @@ def test_it_can_be_cleared_alone(ws: Path):
 
 def test_what_makes_no_sense_is_refused(ws: Path):
     assert run("source", ws, "nobody", "--owner", "x").code == 1
-    assert run("source", ws, "ann", "--rate", 2).code == 1
+
+
+@pytest.mark.parametrize("fine", [1, 2])
+def test_a_class_that_is_added_later_moves_no_sample_and_leaves_without_a_trace(tmp_path: Path, data: Path, fine: int):
+    """docs/data.md says this."""
+    late, graph = arrays(24, start=100), ("--coarse", 2, "--fine", fine, "--epochs", 1)
+    np.savez(tmp_path / "late.npz", **late | {"labels": np.array(["elk"] * 24)})
+    ws, fresh, declared = (tmp_path / name for name in ("ws", "fresh", "declared"))
+    run("init", ws, "--seed", 1)
+    run("add", ws, data / "data.npz")
+    before = run("train", ws, *graph, "--json").json["model_digest"]
+    placed = _units(ws)
+    added = run("add", ws, tmp_path / "late.npz", "--json").json
+    assert {sample: unit for sample, unit in _units(ws).items() if sample in placed} == placed
+    assert json.loads((ws / "config.json").read_bytes())["classes"] == ["ant", "bee", "cat", "dog"]
+    assert json.loads((ws / "manifest.json").read_bytes())["classes"] == ["ant", "bee", "cat", "dog", "elk"]
+    assert "elk" in {one["label"] for one in run("evaluate", ws, "--json").json["classes"]}
+    for other, classes in ((fresh, ()), (declared, ("--classes", "ant,bee,cat,dog"))):
+        run("init", other, "--seed", 1, *classes)
+        run("add", other, data / "data.npz", tmp_path / "late.npz")
+        same = run("train", other, *graph, "--json").json["model_digest"] == added["model_digest"]
+        assert same == (fine == 1 or other == declared)
+    assert run("forget", ws, "--yes", "--label", "elk", "--json").json["model_digest"] == before
+
+
+def _units(ws: Path) -> dict[str, str]:
+    with Workspace(ws) as workspace:
+        catalogue = workspace.context.catalogue
+        return {row.id: row.unit for row in inventory.find_by_id(catalogue, inventory.all_ids(catalogue))}

@@ -34,7 +34,7 @@ def test_what_is_wrong_is_called_wrong_under_other_numerics(ws: Path, other_torc
 
 @pytest.mark.parametrize("given", ["typo/public.key", "12ab", "g" * 64, ""])
 def test_a_public_key_that_is_neither_hex_nor_a_file_is_named(ws: Path, given: str):
-    run("forget", ws, "--sample", "s-001")
+    run("forget", ws, "--yes", "--sample", "s-001")
     certificate = ws / "certificates" / "000001.json"
     failed = run("verify-certificate", certificate, "--public-key", given)
     assert failed.code == 1
@@ -44,21 +44,21 @@ def test_a_public_key_that_is_neither_hex_nor_a_file_is_named(ws: Path, given: s
 
 @pytest.mark.parametrize("held", [b"", b"no key", b"\xff\x00"])
 def test_a_file_that_holds_no_public_key_is_named(ws: Path, tmp_path: Path, held: bytes):
-    run("forget", ws, "--sample", "s-001")
+    run("forget", ws, "--yes", "--sample", "s-001")
     (tmp_path / "other.key").write_bytes(held)
     failed = run("verify-certificate", ws / "certificates" / "000001.json", "--public-key", tmp_path / "other.key")
     assert failed.code == 1 and "the file does not hold a public key" in failed.err
 
 
 def test_a_public_key_may_be_hex_or_a_file(ws: Path):
-    run("forget", ws, "--sample", "s-001")
+    run("forget", ws, "--yes", "--sample", "s-001")
     certificate = ws / "certificates" / "000001.json"
     for key in (ws / "public.key", (ws / "public.key").read_text().strip()):
         assert run("verify-certificate", certificate, "--public-key", key).code == 0
 
 
 def test_a_certificate_can_be_checked_with_the_public_key_alone(ws: Path, tmp_path: Path):
-    forgot = run("forget", ws, "--sample", "s-001", "--json").json
+    forgot = run("forget", ws, "--yes", "--sample", "s-001", "--json").json
     nonce, key = forgot["nonces"]["s-001"], (ws / "public.key").read_text().strip()
     assert run("certificate", ws, "--nonce-for", "s-001", "--json").json["nonces"] == {"s-001": nonce}
     alone = Path(shutil.copy(forgot["certificate_file"], tmp_path / "c.json"))
@@ -78,7 +78,7 @@ def test_a_certificate_can_be_checked_with_the_public_key_alone(ws: Path, tmp_pa
 
 
 def test_a_tampered_certificate_manifest_and_key(ws: Path):
-    run("forget", ws, "--sample", "s-001")
+    run("forget", ws, "--yes", "--sample", "s-001")
     certificate = ws / "certificates" / "000001.json"
     whole = certificate.read_text()
     certificate.write_text(whole.replace('"missing": 0', '"missing": 1'))

@@ -51,7 +51,7 @@ def test_provisioning_trains_what_is_lacking_and_a_forget_reaches_it(shared: Pat
     assert done["model_digest"] != dropped
     assert "2 groups" in run("rights", shared).out
     assert run("provision", shared, "acme", "--json").json["trained"] == 0
-    run("forget", shared, "--sample", "s-001", "--yes")
+    run("forget", shared, "--yes", "--sample", "s-001", "--yes")
     shown = run("certificate", shared, "--json").json
     assert shown["provisioned"] == 1
     assert "provisioned groups" in run("certificate", shared).out
@@ -82,7 +82,7 @@ def test_what_makes_no_sense_is_told_in_one_line(ws: Path, words: tuple[str, ...
 
 def test_a_right_without_data_left_is_told(ws: Path):
     run("grant", ws, "acme", "--source", "ann")
-    run("forget", ws, "--source", "ann", "--yes")
+    run("forget", ws, "--yes", "--source", "ann", "--yes")
     done = run("evaluate", ws, "--as", "acme")
     assert done.code == 1 and "nothing is left to serve" in done.err
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import refused, run
+from tests.cli.conftest import TRAIN, misused, refused, run
 
 GRAPH = ("--topology", "by-source", "--safe", "ann", "--safe", "bob", "--safe", "web")
 QUICK = ("--private-steps", 2, "--epochs", 2, "--loss", "bce", "--adapter", "linear")
@@ -23,29 +23,15 @@ def test_other_flags_after_the_first_train(ws: Path):
 def test_invalid_options(untrained: Path, tmp_path: Path):
     empty = tmp_path / "empty"
     run("init", empty, "--seed", 1)
-    refused(empty, "train", empty, "--coarse", 2)  # nothing to train on
+    assert run("train", empty, "--coarse", 2).code == 1  # nothing to train on; it records the identity
+    refused(empty, "train", empty, "--coarse", 2)
     refused(untrained, "train", untrained)  # no topology
     own = tmp_path / "own.json"
     own.write_text('{"shards": ["ann"], "edges": [["ann", "bob"]]}')
-    for flags in (
-        ("--coarse", 0),
-        ("--coarse", 2, "--fine", 9),
-        ("--coarse", 2, "--assignment", "fair"),
-        ("--topology", "ring"),
-        ("--topology", "random", "--shards", 3),
-        ("--topology", "by-source", "--coarse", 3),
-        ("--topology", own),
-        ("--topology", own, "--coarse", 2),
-        ("--topology", tmp_path / "missing.json"),
-        ("--coarse", 2, "--recipe", "secret"),
-        ("--coarse", 2, "--loss", "mse"),
-        ("--coarse", 2, "--epochs", 0),
-        ("--coarse", 2, "--heads", 3),
-        ("--coarse", 2, "--lr", -1),
-        ("--coarse", 2, "--mixing", 2),
-        ("--coarse", 2, "--device", "abacus"),
-    ):
-        refused(untrained, "train", untrained, *flags)
+    refused(untrained, "train", untrained, "--topology", own)
+    misused(untrained, "train", untrained, "--topology", own, "--coarse", 2)
+    for flags in (("--fine", 9), ("--heads", 3)):  # values that do not fit the samples
+        refused(untrained, "train", untrained, "--coarse", 2, *flags)
 
 
 def test_a_walk_with_private_edges(untrained: Path):
@@ -54,9 +40,9 @@ def test_a_walk_with_private_edges(untrained: Path):
     plan = run("plan", untrained, "--sample", "s-001", "--no-twins", "--json").json["privacy"]
     assert plan["groups_charged"] == 2 and plan["after"]["removed"] == 1 and plan["before"]["removed"] == 0
     assert "groups charged" in run("plan", untrained, "--sample", "s-001", "--no-twins").out
-    forgot = run("forget", untrained, "--sample", "s-001", "--json").json
+    forgot = run("forget", untrained, "--yes", "--sample", "s-001", "--json").json
     assert forgot["guarantee"].startswith("private: 3 groups") and "exact" not in json.dumps(forgot["guarantee"])
-    assert run("forget", untrained, "--sample", "s-001", "--json").json["already_forgotten"]
+    assert run("forget", untrained, "--yes", "--sample", "s-001", "--json").json["already_forgotten"]
     status = run("status", untrained, "--json").json["privacy"]
     assert status["removed"] == 1 and status["method"] == "formula/rdp"
     left = status["shards"]["bob"]
@@ -87,14 +73,7 @@ def test_a_graph_with_weights_of_its_own(untrained: Path, tmp_path: Path):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--private-edges",), "need --epsilon and --delta"),
-        (("--private-edges", "--epsilon", 2), "need --epsilon and --delta"),
-        (("--private-edges", "--epsilon", 0, "--delta", "1e-9"), "epsilon must be a number > 0, got 0"),
-        (("--private-edges", "--epsilon", -1, "--delta", "1e-9"), "epsilon must be a number > 0"),
         (("--private-edges", "--epsilon", 2, "--delta", 0.5), "delta must be below 1/n"),
-        ((*PRIVATE, "--beta-budget", 1.5), "beta must be in (0, 1], got 1.5"),
-        ((*PRIVATE, "--alpha-budget", 0), "alpha must be a number > 0"),
-        ((*PRIVATE[:-1], "generous"), "a budget must be one of default, paper"),
         ((*PRIVATE, "--alpha-budget", 0.01), "is spent"),
         ((*PRIVATE, "--loss", "ce"), "need the loss 'bce'"),
         (PRIVATE[1:], "empty neighbourhood"),
@@ -102,6 +81,22 @@ def test_a_graph_with_weights_of_its_own(untrained: Path, tmp_path: Path):
 )
 def test_what_cannot_be_promised_is_refused_and_nothing_is_charged(untrained: Path, words: tuple, message: str):
     assert message in refused(untrained, "train", untrained, *GRAPH, *QUICK, *words).err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--private-edges",), "need --epsilon and --delta"),
+        (("--private-edges", "--epsilon", 2), "need --epsilon and --delta"),
+        (("--private-edges", "--epsilon", 0, "--delta", "1e-9"), "epsilon must be a number > 0, got 0"),
+        (("--private-edges", "--epsilon", -1, "--delta", "1e-9"), "epsilon must be a number > 0"),
+        ((*PRIVATE, "--beta-budget", 1.5), "beta must be in (0, 1], got 1.5"),
+        ((*PRIVATE, "--alpha-budget", 0), "alpha must be a number > 0"),
+        ((*PRIVATE[:-1], "generous"), "a budget must be one of default, paper"),
+    ],
+)
+def test_wrong_terms_are_an_error_of_the_command_line(untrained: Path, words: tuple, message: str):
+    assert message in misused(untrained, "train", untrained, *GRAPH, *QUICK, *words).err
 
 
 def test_private_edges_need_edges(untrained: Path):
@@ -129,3 +124,54 @@ print(sorted(name for name in sys.modules if name.startswith(("shardgraph.learn"
 def test_without_privacy_options_no_privacy_module_is_loaded():
     done = subprocess.run([sys.executable, "-c", NO_PRIVACY_CODE], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+OPTIONS = """
+coarse = 2
+fine = 1
+epochs = 3
+lr = 1e-2
+workers = 1
+no-prototypes = false
+"""
+
+
+def test_options_from_a_file_and_those_of_the_command_line_win(untrained: Path, ws: Path, tmp_path: Path):
+    file = tmp_path / "train.toml"
+    file.write_text(OPTIONS)
+    trained = run("train", untrained, "--config", file, "--epochs", 2, "--json").json
+    config = json.loads((untrained / "config.json").read_bytes())
+    assert (config["topology"]["coarse"], config["recipe"]["epochs"], config["recipe"]["lr"]) == (2, 2, 0.01)
+    other = run("train", ws, *TRAIN, "--json").json
+    assert trained["groups"] == other["groups"] == 2
+    assert "recipe" in refused(untrained, "train", untrained, "--config", file).err  # 3 epochs
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("epoch = 2", "'epochs'"),
+        ("private_edges = true", "'private-edges'"),
+        ("[train]\ncoarse = 2", "'train'"),
+        ("json = true", "'json'"),
+        ("config = 'other.toml'", "'config'"),
+        ("epochs = 2.5", "a whole number, got 2.5"),
+        ("epochs = true", "a whole number, got True"),
+        ("lr = '0.1'", "a number"),
+        ("rebuild = 1", "true or false"),
+        ("safe = 'ann'", "a list of texts"),
+        ("loss = 'mse'", "'mse'"),
+        ("executor = 'slurm'", "'slurm'"),
+        ("coarse = 0", "coarse"),
+        ("coarse = ", "in TOML"),
+    ],
+)
+def test_a_file_of_options_that_is_wrong(untrained: Path, tmp_path: Path, text: str, message: str):
+    file = tmp_path / "t.toml"
+    file.write_text(text)
+    shown = misused(untrained, "train", untrained, "--config", file).err
+    assert message in " ".join(shown.replace("│", " ").split())
+
+
+def test_a_file_of_options_that_is_not_there(untrained: Path, tmp_path: Path):
+    misused(untrained, "train", untrained, "--config", tmp_path / "missing.toml")

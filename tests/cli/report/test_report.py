@@ -39,7 +39,7 @@ def report(ws: Path, out: Path) -> str:
 
 
 def test_a_report_stands_alone_and_names_no_sample(ws: Path, tmp_path: Path):
-    run("forget", ws, "--sample", "s-001")
+    run("forget", ws, "--yes", "--sample", "s-001")
     text = report(ws, tmp_path / "report.html")
     page = Page(text)
     assert page.open == [] and page.targets == []
@@ -58,7 +58,7 @@ def test_a_report_stands_alone_and_names_no_sample(ws: Path, tmp_path: Path):
 
 
 def test_a_report_of_withdrawn_groups_and_of_a_new_workspace(ws: Path, tmp_path: Path):
-    run("forget", ws, "--sample", "s-001", "--instant")
+    run("forget", ws, "--yes", "--sample", "s-001", "--instant")
     assert "withdrawn and waits for repair" in report(ws, tmp_path / "withdrawn.html")
     run("init", tmp_path / "new", "--seed", 1)
     assert "not trained yet" in report(tmp_path / "new", tmp_path / "new.html")
@@ -68,7 +68,7 @@ def test_a_report_of_withdrawn_groups_and_of_a_new_workspace(ws: Path, tmp_path:
 def test_a_report_of_a_workspace_that_forgot_everything(ws: Path, tmp_path: Path, labels: list[str] | None):
     held = [str(i) for i, split in zip(arrays()["ids"], arrays()["split"], strict=True) if split == "train"]
     flags = [("--label", label) for label in labels] if labels else [("--sample", name) for name in held]
-    assert run("forget", ws, *(word for flag in flags for word in flag)).code == 0
+    assert run("forget", ws, "--yes", *(word for flag in flags for word in flag)).code == 0
     text = report(ws, tmp_path / "report.html")
     assert "Every training sample was forgotten" in text and "Certificate 1" in text and "The shard graph" not in text
     assert Page(text).open == []

@@ -156,7 +156,7 @@ def test_a_model_of_ones_own_goes_through_every_command_and_may_move(model, tmp_
         assert good(command("predict", one, more, "--json"))["samples"] == 6, "`add` keeps the new place"
 
     # forgetting and its proof, then the service
-    good(run("forget", one, "--sample", "raw-07", "--json"))
+    good(run("forget", one, "--yes", "--sample", "raw-07", "--json"))
     assert good(run("verify", one, "--full", "--json"))["ok"]
     given = ("--backbone-path", model.given(moved))
     with Process(one, *given).until_ready() as service:

@@ -73,5 +73,6 @@ def test_the_record_is_synced_before_the_request_is_accepted(trained, fast_path,
 
         monkeypatch.setattr(os, "fsync", synced)
         workspace.queue.submit(Submission(request)) if through == "the queue" else workspace.forget(request)
-        assert seen == [(1, {})], "written and synced while nobody could see the request as accepted"
-        assert sum(by_state(other.context.catalogue).values()) == 1
+        before, after = seen
+        assert before == (1, {}), "written and synced while nobody could see the request as accepted"
+        assert after[0] == 2 and sum(after[1].values()) == 1, "then, once it is accepted, the record says so"

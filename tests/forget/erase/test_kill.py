@@ -80,6 +80,17 @@ def test_killed_at_lines_spread_over_the_command(trained, fast_path, act):
         assert {job["resumed"] for job in results} == {0, 1}, "some were finished, some had not begun"
 
 
+def test_a_killed_rebuild_says_which_command_mends_the_groups_of_a_right(trained, fast_path):
+    with trained(RING, ROWS, "base") as workspace:
+        workspace.consumers.grant("carol", sources=["ann", "bob"])
+        assert workspace.consumers.provision("carol") > 0
+    results = kill_and_finish(workspace, fast_path, act="rebuild", how="line", count=16)
+    assert all(job["killed"] == [True] for job in results)
+    said = [text for job in results for text in job["said"]]
+    assert [text for text in said if "rights" in text], "some were killed before the groups of the right were built"
+    assert all("`shardgraph train` builds it again" in text and "backup" not in text for text in said), said
+
+
 @pytest.mark.slow
 def test_killed_at_fifty_random_moments_of_a_forget(trained, fast_path):
     results = kill_and_finish(prepared(trained, "forget"), fast_path, act="forget", how="delay", count=50)

@@ -24,6 +24,8 @@ def test_the_figures_by_hand(trained):
     assert plan.groups == ("ann", "web")
     assert plan.to_json() == {
         "samples": 1,
+        "training_samples": 1,
+        "test_samples": 0,
         "groups_to_rebuild": 2,
         "groups_that_vanish": 0,
         "adapters_to_rebuild": 8,

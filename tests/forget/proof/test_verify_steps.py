@@ -22,10 +22,10 @@ def scratch(workspace):
 
 def test_the_file_of_a_unit_that_is_gone_from_the_catalogue_is_found(workspace):
     context, path = workspace.context, workspace.context.store.path("shard:zed")
-    assert find_problems(context, ["shard:ann", "shard:zed"]) == ""
+    assert find_problems(context, ["shard:ann", "shard:zed"], ["ann"]) == ""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(workspace.context.store.path("shard:ann").read_bytes())
-    assert find_problems(context, ["shard:ann", "shard:zed"]).startswith(
+    assert find_problems(context, ["shard:ann", "shard:zed"], ["ann"]).startswith(
         "samples: the file of shard:zed is still there"
     )
 

@@ -1,11 +1,13 @@
 """The queue: what waits is withheld, what shares groups is rebuilt once, and what was begun is finished once."""
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from shardgraph.errors import InputError, UnknownSample, VerificationError, WorkspaceError
+from shardgraph.forget.build.wanted import group_path
 from shardgraph.forget.erase import execute
 from shardgraph.forget.erase.plan import ForgetRequest
 from shardgraph.forget.queue import queue
@@ -17,6 +19,13 @@ from tests.strategies import BY_SOURCE, ROWS, embed, never_saw, promised_files
 
 def ask(workspace, *ids, **options):
     return workspace.queue.submit(Submission(ForgetRequest(samples=tuple(ids)), **options)).number
+
+
+def flip(path):
+    """Change one bit of a file."""
+    raw = bytearray(path.read_bytes())
+    raw[len(raw) // 2] ^= 1
+    path.write_bytes(raw)
 
 
 def states(workspace, number):
@@ -103,58 +112,163 @@ def test_a_request_can_wait_for_its_grace_unless_its_deadline_is_nearer(workspac
     assert workspace.queue.carry_out(grace=3600) == [urgent]
 
 
-def test_a_request_from_before_the_clock_was_set_back_is_due(workspace, monkeypatch):
-    class Ahead(datetime):
-        @classmethod
-        def now(cls, tz=None):
-            return datetime.now(tz) + timedelta(days=1)
+class Clock:
+    """A workspace's clocks: the one that can be set, and the one that only goes on."""
 
-    monkeypatch.setattr(queue, "datetime", Ahead)
+    def __init__(self, workspace, ahead=timedelta()):
+        self.time, self.seconds = datetime.now(UTC) + ahead, 1000.0
+        workspace.context.now, workspace.context.monotonic = lambda: self.time, lambda: self.seconds
+
+    def go_on(self, seconds):
+        self.time, self.seconds = self.time + timedelta(seconds=seconds), self.seconds + seconds
+
+    def set(self, by):
+        self.time += by
+
+
+@pytest.mark.parametrize("by", [timedelta(days=-1), timedelta(seconds=-50), timedelta(seconds=50), timedelta(days=1)])
+def test_setting_the_clock_makes_no_grace_period_shorter_or_longer(workspace, by):
+    clock = Clock(workspace)
     number = ask(workspace, BY_SOURCE["ann"][0].id)
-    monkeypatch.undo()
+    clock.set(by)
     workspace.queue.withhold()
+    assert workspace.queue.carry_out(grace=60) == []
+    clock.go_on(30)
+    clock.set(by)
+    assert workspace.queue.carry_out(grace=60) == []
+    clock.go_on(29)
+    assert workspace.queue.carry_out(grace=60) == []
+    clock.go_on(1)
     assert workspace.queue.carry_out(grace=60) == [number]
     assert workspace.queue.find(number).state == queue.DONE
 
 
-def test_a_damaged_file_fails_its_own_request_and_no_other(workspace):
-    bad = ask(workspace, BY_SOURCE["ann"][0].id)
-    good = ask(workspace, BY_SOURCE["bob"][0].id)
-    workspace.queue.withhold()
-    path = workspace.context.store.path("shard:ann")
-    raw = path.read_bytes()
-    path.write_bytes(raw[:-1] + bytes([raw[-1] ^ 1]))
-    assert workspace.queue.carry_out() == []
-    assert workspace.queue.find(bad).state == queue.FAILED and "torn" in workspace.queue.find(bad).failure
-    assert "ann" not in workspace.queue.find(bad).failure, "it stays when the name is gone"
-    assert workspace.queue.carry_out() == [good]
-    assert workspace.queue.find(good).state == queue.DONE
-    path.write_bytes(raw)
-    assert requests.withheld_ids(workspace.context.catalogue) == {BY_SOURCE["ann"][0].id}, "what failed stays withheld"
-    workspace.queue.retry(bad)
-    workspace.queue.withhold()
-    assert workspace.queue.carry_out() == [bad]
-    assert workspace.queue.find(bad).state == queue.DONE and workspace.verify().ok
-
-
-def test_what_is_erased_but_not_verified_fails_and_can_be_tried_again(workspace):
+def test_a_process_that_starts_after_the_clock_was_set_back_gives_a_request_its_whole_grace_period(workspace):
+    Clock(workspace, timedelta(days=1))
     number = ask(workspace, BY_SOURCE["ann"][0].id)
     workspace.queue.withhold()
-    models = sorted((workspace.root / "models").rglob("*.safetensors"))
-    raw = {path: path.read_bytes() for path in models}
-    for path in models:
-        path.write_bytes(b"spoiled")
+    with Workspace(workspace.root, workers=1) as worker:
+        clock = Clock(worker)
+        assert worker.queue.carry_out(grace=60) == [], "it was received tomorrow, so it counts as received now"
+        clock.go_on(59)
+        assert worker.queue.carry_out(grace=60) == []
+        clock.go_on(1)
+        assert worker.queue.carry_out(grace=60) == [number]
+
+
+def test_a_process_that_starts_later_counts_the_time_before(workspace):
+    clock = Clock(workspace)
+    number = ask(workspace, BY_SOURCE["ann"][0].id)
+    workspace.queue.withhold()
+    with Workspace(workspace.root, workers=1) as worker:
+        Clock(worker).time = clock.time + timedelta(seconds=60)
+        assert worker.queue.carry_out(grace=60) == [number]
+
+
+def test_a_deadline_wins_whatever_the_clock_was_set_to(workspace):
+    clock = Clock(workspace)
+    deadline = clock.time + timedelta(hours=2)
+    number = ask(workspace, BY_SOURCE["ann"][0].id, deadline=deadline)
+    workspace.queue.withhold()
+    assert workspace.queue.carry_out(grace=3600) == []
+    clock.set(timedelta(minutes=61))  # by the clock that deadlines are read from, less than the grace is left
+    assert workspace.queue.carry_out(grace=3600) == [number]
+
+
+def test_a_request_for_a_damaged_file_waits_until_it_is_restored_and_delays_no_other(workspace, fast_path):
+    path = workspace.context.store.path("shard:ann")
+    raw = path.read_bytes()
+    flip(path)
+    bad = ask(workspace, BY_SOURCE["ann"][0].id, deadline=datetime.now(UTC) + timedelta(hours=1))  # it comes first
+    good = ask(workspace, BY_SOURCE["bob"][0].id)
+    workspace.queue.withhold()
+    assert workspace.queue.carry_out() == [good]
+    assert workspace.queue.find(good).state == queue.DONE
+    found = workspace.queue.find(bad)
+    assert (found.state, found.failure) == (queue.INSTANT, queue.DAMAGED) and "backup" in found.failure
+    assert workspace.queue.carry_out() == [] and workspace.queue.find(bad) == found, "it is not tried again"
+    assert requests.withheld_ids(workspace.context.catalogue) == {BY_SOURCE["ann"][0].id}
+    with pytest.raises(WorkspaceError, match=f"request {bad} is accepted, .* restore it from a backup"):
+        workspace.queue.wait_for(bad)
+    with Workspace(workspace.root, workers=1) as other:
+        assert other.queue.carry_out() == [], "nor in a process that starts anew"
+    path.write_bytes(raw)
+    assert workspace.queue.carry_out() == [bad]
+    found = workspace.queue.find(bad)
+    assert (found.state, found.failure) == (queue.DONE, "") and workspace.verify(full=True).ok
+    kept = [row for row in ROWS if row.id not in (BY_SOURCE["ann"][0].id, BY_SOURCE["bob"][0].id)]
+    assert promised_files(workspace.root) == never_saw(workspace, kept, fast_path / "never")
+
+
+@pytest.mark.parametrize("how", [flip, Path.unlink], ids=["changed", "missing"])
+def test_a_damaged_file_all_of_whose_samples_are_asked_for_is_destroyed_without_being_read(workspace, fast_path, how):
+    how(workspace.context.store.path("shard:ann"))
+    number = workspace.queue.submit(Submission(ForgetRequest(shards=("ann",)))).number
+    workspace.queue.withhold()
+    assert workspace.queue.carry_out() == [number]
+    assert workspace.queue.find(number).state == queue.DONE
+    kept = [row for row in ROWS if row.source != "ann" or row.split == "test"]
+    assert promised_files(workspace.root) == never_saw(workspace, kept, fast_path / "never")
+
+
+def test_two_damaged_files_are_no_dead_end(workspace, fast_path):
+    """Without the one, the prototypes must be summed again, which reads the other."""
+    ann, bob = (workspace.context.store.path(f"shard:{name}") for name in ("ann", "bob"))
+    raw = bob.read_bytes()
+    flip(ann)
+    flip(bob)
+    number = workspace.queue.submit(Submission(ForgetRequest(shards=("ann",)))).number
+    workspace.queue.withhold()
+    assert workspace.queue.carry_out() == []
+    assert workspace.queue.find(number).failure == queue.DAMAGED
+    bob.write_bytes(raw)
+    assert workspace.queue.carry_out() == [number] and workspace.verify(full=True).ok
+
+
+@pytest.mark.parametrize("name", ["shards", "models", "prototypes.safetensors"])
+def test_what_is_erased_but_not_verified_fails_and_can_be_tried_again(workspace, name):
+    """Something spoils what the erasure has just written, while it trains."""
+    number = ask(workspace, BY_SOURCE["ann"][0].id)
+    workspace.queue.withhold()
+    store, spoiled = workspace.context.store, {}
+    path = {"shards": store.path("shard:ann"), "models": group_path(store.root, "ann")}.get(name, store.root / name)
+
+    def spoil(what, done, of):
+        if (what, done) == ("training", 1):
+            spoiled[path] = path.read_bytes()
+            flip(path)
+
+    workspace.context.progress = spoil
     with pytest.raises(VerificationError):
         workspace.queue.carry_out()
+    workspace.context.progress = lambda what, done, of: None
     entry = workspace.queue.find(number)
     assert entry.state == queue.FAILED and "not verified" in entry.failure and entry.certificate is None
     assert workspace.queue.carry_out() == [], "and nothing waits for it"
-    for path, content in raw.items():
-        if path.exists() and path.read_bytes() == b"spoiled":
-            path.write_bytes(content)
+    if name != "prototypes.safetensors":  # which are summed again
+        path.write_bytes(spoiled[path])
     workspace.queue.retry(number)
     workspace.queue.carry_out()
     assert workspace.queue.find(number).state == queue.DONE and workspace.verify(full=True).ok
+
+
+def test_a_damaged_adapter_fails_no_request_that_neither_reads_nor_rebuilds_it(workspace, fast_path):
+    first, second, third = (row.id for row in (*BY_SOURCE["ann"][:2], BY_SOURCE["bob"][0]))
+    flip(group_path(workspace.root, "bob"))
+    for sample in (first, second):
+        number = ask(workspace, sample)
+        workspace.queue.withhold()
+        assert workspace.queue.carry_out() == [number]
+        found = workspace.queue.find(number)
+        assert (found.state, found.failure) == (queue.DONE, "") and found.certificate
+    assert workspace.status()["damaged"] == 1 and not workspace.status()["complete"]
+    assert [check.name for check in workspace.verify().checks if not check.ok] == ["model"]
+    ask(workspace, third)  # its group is built again anyway
+    workspace.queue.withhold()
+    workspace.queue.carry_out()
+    assert "damaged" not in workspace.status() and workspace.verify(full=True).ok
+    kept = [row for row in ROWS if row.id not in (first, second, third)]
+    assert promised_files(workspace.root) == never_saw(workspace, kept, fast_path / "never")
 
 
 def test_the_same_key_is_the_same_request_and_another_body_is_refused(workspace):

@@ -7,12 +7,16 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from shardgraph.forget.build.wanted import group_path
 from shardgraph.forget.erase.plan import ForgetRequest
 from shardgraph.forget.proof.certificate import Certificate, check_certificate, opens
 from shardgraph.forget.queue.queue import Submission, next_batch
 from shardgraph.forget.workspace import Workspace
+from shardgraph.graph import BySource
+from shardgraph.service.auth.tokens import create_token
+from shardgraph.service.runtime import supervisor
 from tests.service.conftest import running
-from tests.strategies import BY_SOURCE, CLIQUE, LABELS, LINEAR, ROWS, TERMS, embed, never_saw, promised_files
+from tests.strategies import BY_SOURCE, CLIQUE, LABELS, LINEAR, QUICK, ROWS, TERMS, embed, never_saw, promised_files
 
 QUERY = {"features": [[0.5] * 8], "top": 4}
 
@@ -200,19 +204,100 @@ def test_a_service_that_starts_anew_withholds_what_waits(root):
         assert service("GET", "/requests/1").json()["state"] == "done"
 
 
-def test_a_request_that_fails_says_why_and_can_be_tried_again(service):
-    ask(service, BY_SOURCE["ann"][0].id)
+def test_a_request_for_a_damaged_file_is_accepted_and_waits(service, fast_path):
     with Workspace(service.root) as workspace:
         path = workspace.context.store.path("shard:ann")
+    raw, sample = path.read_bytes(), BY_SOURCE["ann"][0].id
+    whole = service.runtime.served.current.model
+    path.write_bytes(raw[:-1])
+    answer = ask(service, sample)
+    assert (answer.status_code, answer.json()["state"]) == (202, "instant")
+    held = service.runtime.served.current
+    assert state_of(service) == held.id and 0 < len(held.model.average) < len(whole.average)
+    with Workspace.create(fast_path / "without", seed=0, classes=LABELS, workers=1) as without:
+        without.add(embed([row for row in ROWS if row.source != "ann" and row.split == "train"]))
+        without.train(BySource(), QUICK)
+        assert without.model().digest == held.model.digest, "nothing of the damaged file is served"
+    assert service.work() == []
+    ticket = service("GET", "/requests/1").json()
+    assert ticket["state"] == "instant" and "restore it from a backup" in ticket["failure"]
+    ready = service("GET", "/ready")
+    assert ready.status_code == 503 and "a file of samples is damaged" in ready.json()["reason"]
+    path.write_bytes(raw)
+    assert service.work() == [1]
+    assert service("GET", "/requests/1").json()["failure"] == ""
+    assert service("POST", "/requests/1/retry").status_code == 409
+    assert service("GET", "/ready").status_code == 200
+    with Workspace(service.root) as workspace:
+        never = never_saw(workspace, [row for row in ROWS if row.id != sample], fast_path / "never")
+    assert promised_files(service.root) == never
+
+
+def test_an_owner_reads_what_is_true_and_no_path(service):
+    with Workspace(service.root) as workspace:
+        path = workspace.context.store.path("shard:ann")
+        owner = create_token(workspace.context.catalogue, "ann", "owner", ["ann"])
+    path.write_bytes(path.read_bytes()[:-1])
+    answer = service("POST", "/requests", owner, json={"samples": [BY_SOURCE["ann"][0].id]})
+    assert answer.status_code == 202
+    service.work()
+    said = service("GET", "/requests/1", owner).json()
+    assert said["state"] == "instant" and "accepted" in said["failure"] and "the erasure waits" in said["failure"]
+    assert "/" not in said["failure"] and "shard" not in said["failure"]
+
+
+def test_a_damaged_adapter_fails_nothing_that_does_not_need_it(root, monkeypatch):
+    monkeypatch.setattr(supervisor, "DAMAGE_CHECK", 0.1)
+    path = group_path(root, "bob")
+    raw = bytearray(path.read_bytes())
+    raw[-1] ^= 1
+    with running(root) as service:
+        whole = service.runtime.served.current.model.digest
+        path.write_bytes(raw)
+        ready = until(service, 503)
+        assert "`shardgraph repair`" in ready["reason"] and not ready["ready"]
+        assert ask(service, BY_SOURCE["ann"][0].id).status_code == 202
+        assert service.work() == [1]
+        assert service("GET", "/requests/1").json()["state"] == "done"
+        assert service("GET", "/status").json()["damaged"] == 1
+    with running(root, "/health") as service:  # which has no model in memory
+        until(service, 200, "/predictions")
+        assert "`shardgraph repair`" in service("GET", "/ready").json()["reason"]
+        assert ask(service, BY_SOURCE["web"][0].id).status_code == 202
+        assert service.work() == [2]
+        left_out = service.runtime.served.current.model
+        with Workspace(root, workers=1) as workspace:
+            assert workspace.repair().event == "repair"
+            mended = workspace.model()
+        assert until(service, 200)["ready"]
+        assert service.runtime.served.current.model.digest == mended.digest
+        assert len(left_out.average) < len(mended.average) and mended.digest != whole
+
+
+def test_a_service_that_starts_with_damaged_prototypes_sums_them_again(root):
+    path = root / "prototypes.safetensors"
+    with Workspace(root) as workspace:
+        whole = workspace.model().digest
     raw = path.read_bytes()
     path.write_bytes(raw[:-1])
-    service.work()
-    ticket = service("GET", "/requests/1").json()
-    assert ticket["state"] == "failed" and "torn" in ticket["failure"]
-    path.write_bytes(raw)
-    assert service("POST", "/requests/1/retry").json()["state"] == "instant"
-    assert service.work() == [1]
-    assert service("POST", "/requests/1/retry").status_code == 409
+    with running(root, "/health") as service:
+        until(service, 200, "/predictions")
+        assert service.runtime.served.current.model.digest == whole
+        assert "`shardgraph repair`" in service("GET", "/ready").json()["reason"]
+        assert ask(service, ROWS[0].id).status_code == 202 and service.work() == [1]
+        assert until(service, 200)["ready"], "the erasure has summed them again, too"
+
+
+def until(service, code, path="/ready"):
+    """The answer, once it has this code."""
+    end = time.monotonic() + 30
+    while True:
+        sent = {"json": QUERY} if path == "/predictions" else {}
+        answer = service("POST" if sent else "GET", path, **sent)
+        if answer.status_code == code:
+            return answer.json()
+        assert time.monotonic() < end, answer.text
+        time.sleep(0.05)
 
 
 @pytest.mark.parametrize("what", [{"sources": ["ann"]}, {"subjects": ["p1"]}, {"labels": ["ant"]}, {"shards": ["web"]}])
@@ -260,5 +345,6 @@ def test_every_request_has_its_time_to_be_cancelled(root):
         with workspace.context.catalogue.transaction() as db:
             early = (datetime.now(UTC) - timedelta(seconds=60)).isoformat()
             db.execute("UPDATE requests SET received = ? WHERE number = 1", (early,))
+    with Workspace(root) as workspace:
         assert next_batch(workspace.context, 30.0) == [3, 1]
         assert sorted(next_batch(workspace.context, 0.0)) == [1, 2, 3]

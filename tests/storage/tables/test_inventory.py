@@ -2,7 +2,7 @@
 
 import pytest
 
-from shardgraph.storage.tables import inventory
+from shardgraph.storage.tables import inventory, names
 from shardgraph.storage.tables.inventory import Built, Row, Unit
 
 ROWS = [
@@ -63,15 +63,15 @@ def test_samples_are_found_by_where_they_are(filled):
 
 
 def test_names_are_found_by_their_beginning(filled):
-    assert inventory.samples_beginning(filled, "a") == ROWS[:2]
-    assert inventory.samples_beginning(filled, "a", sources=["bob"]) == []
-    assert inventory.samples_beginning(filled, "", sources=[]) == []
-    assert inventory.names_beginning(filled, "subject", "p") == {"p1": 2, "p2": 1}
-    assert inventory.names_beginning(filled, "source", "b", most=1) == {"bob": 2}
+    assert names.samples_beginning(filled, "a") == ROWS[:2]
+    assert names.samples_beginning(filled, "a", sources=["bob"]) == []
+    assert names.samples_beginning(filled, "", sources=[]) == []
+    assert names.names_beginning(filled, "subject", "p") == {"p1": 2, "p2": 1}
+    assert names.names_beginning(filled, "source", "b", most=1) == {"bob": 2}
 
 
 def test_a_beginning_is_no_pattern(filled):
-    assert inventory.samples_beginning(filled, "%") == inventory.samples_beginning(filled, "_1") == []
+    assert names.samples_beginning(filled, "%") == names.samples_beginning(filled, "_1") == []
 
 
 def test_samples_move_to_their_targets(filled):

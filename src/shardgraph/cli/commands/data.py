@@ -2,21 +2,30 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
 import shardgraph
-from shardgraph.cli.command import open_workspace, print_facts, print_json, print_note
+from shardgraph.cli.command import (
+    ProgressBars,
+    check_finite,
+    checking_options,
+    open_workspace,
+    print_facts,
+    print_json,
+    print_note,
+)
 from shardgraph.cli.options.shared import (
     DEFAULT_MACHINES,
     BackbonePath,
     Columns,
+    Device,
     Json,
     Machines,
     WorkspacePath,
 )
-from shardgraph.errors import InputError, ShardgraphError
+from shardgraph.errors import ShardgraphError
 
 SHOWN = 20  # skipped samples that are printed one by one
 
@@ -24,13 +33,14 @@ SHOWN = 20  # skipped samples that are printed one by one
 def init(
     workspace: WorkspacePath,
     backbone: Annotated[
-        str,
+        str | None,
         typer.Option(
             metavar="NAME",
+            show_default="precomputed",
             help="The network that computes embeddings: precomputed (none, you bring embeddings), efficientnet-lite0 "
             "(1, 2), minilm, hf:NAME_OR_PATH, vit:PATH, timm:NAME or python:MODULE:FUNCTION.",
         ),
-    ] = "precomputed",
+    ] = None,
     backbone_path: BackbonePath = None,
     seed: Annotated[
         int | None,
@@ -44,7 +54,9 @@ def init(
             show_default="the labels present at the first training",
         ),
     ] = None,
-    dtype: Annotated[str, typer.Option(help="How tokens are stored: float16 or float32.")] = "float16",
+    dtype: Annotated[
+        Literal["float16", "float32"] | None, typer.Option(help="How tokens are stored.", show_default="float16")
+    ] = None,
     layer: Annotated[
         int | None, typer.Option(help="The layer of the backbone that gives tokens.", show_default="by the backbone")
     ] = None,
@@ -52,7 +64,17 @@ def init(
         int | None, typer.Option(min=1, help="Side of the square images, in pixels.", show_default="by the backbone")
     ] = None,
     device: Annotated[
-        str | None, typer.Option(help="Where the backbone runs: cpu or cuda.", show_default="a GPU if there is one")
+        Device | None,
+        typer.Option(help="Where the backbone runs.", show_default="a GPU if there is one"),
+    ] = None,
+    copy_from: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            metavar="OLD",
+            help="Take over the samples of another workspace, with its backbone and dtype, so that nothing is embedded "
+            "again; not its keys, certificates, models and requests.",
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -62,24 +84,46 @@ def init(
     from shardgraph.forget import backbone_location
 
     declared = _class_list(classes)
-    how: dict[str, Any] = {"dtype": dtype, "layer": layer, "size": size, "device": device}
-    identity = shardgraph.backbone_identity(backbone, path=backbone_path, **how)
-    options: dict[str, Any] = {"backbone": identity, "backbone_path": backbone_location(backbone, backbone_path)}
     root = secrets.randbits(32) if seed is None else seed
-    with shardgraph.Workspace.create(workspace, seed=root, classes=declared, dtype=dtype, **options) as made:
-        facts = {
+    left_out: list[int] = []
+    given: dict[str, Any] = {}
+    bars = ProgressBars()
+    location = None
+    if copy_from is None:
+        name, kind = backbone or "precomputed", dtype or "float16"
+        _check_backbone(name)
+        how: dict[str, Any] = {"dtype": kind, "layer": layer, "size": size, "device": device}
+        location = backbone_location(name, backbone_path)
+        given = {"backbone": shardgraph.backbone_identity(name, path=backbone_path, **how), "dtype": kind}
+        given["backbone_path"] = location
+    elif any(each is not None for each in (backbone, backbone_path, dtype, layer, size, device)):
+        raise typer.BadParameter(
+            "--from takes over backbone and dtype: "
+            "give no --backbone, --backbone-path, --dtype, --layer, --size, --device"
+        )
+    else:
+        given = {"copy_from": copy_from, "on_left_out": left_out.append, "progress": bars}
+    try:
+        made = shardgraph.Workspace.create(workspace, seed=root, classes=declared, **given)
+    finally:
+        bars.close()
+    with made:
+        facts: dict[str, Any] = {
             "workspace": str(workspace),
             "seed": root,
-            "backbone": identity["name"],
-            "backbone_path": options["backbone_path"],
-            "dtype": dtype,
+            "backbone": made.config.backbone["name"],
+            "backbone_path": location,
+            "dtype": made.config.dtype,
             "classes": None if made.config.classes is None else len(made.config.classes),
             "public_key": made.context.keys.public,
         }
+        if copy_from is not None:
+            facts |= {"samples": made.status()["samples"], "left_out": left_out[0]}
     if as_json:
         print_json(facts)
     else:
-        print_facts("new workspace", [(name, value) for name, value in facts.items() if value is not None])
+        shown = facts | ({"samples": "{train} train, {test} test".format(**facts["samples"])} if copy_from else {})
+        print_facts("new workspace", [(name, value) for name, value in shown.items() if value is not None])
 
 
 def add(
@@ -115,11 +159,13 @@ def add(
     as_json: Json = False,
 ) -> None:
     """Add samples; after the first training, also train the groups that they belong to."""
-    from shardgraph.cli.reading import add_path
+    from shardgraph.cli.reading import add_path, named_columns
 
     paths = [str(path) for path in data]  # they are strings already: a Path would lose a slash of a URL
+    with checking_options():
+        named_columns(column or ())
     added, present, bad = 0, 0, dict[str, str]()
-    with open_workspace(workspace, machines, backbone_path=backbone_path) as ws:
+    with open_workspace(workspace, machines, backbone_path=backbone_path, record="honour") as ws:
         for i, path in enumerate(paths):
             try:
                 found = add_path(
@@ -146,21 +192,33 @@ def source(
     terms: Annotated[str | None, typer.Option(help="The terms of use: a licence, a contract, a consent.")] = None,
     rate: Annotated[
         float | None,
-        typer.Option(help="The share of its samples that is expected to be forgotten per year, from 0 to 1."),
+        typer.Option(
+            min=0, max=1, help="The share of its samples that is expected to be forgotten per year, from 0 to 1."
+        ),
     ] = None,
     clear: Annotated[bool, typer.Option("--clear", help="Remove the description; the samples stay.")] = False,
     as_json: Json = False,
 ) -> None:
     """Describe a source, or show its description."""
+    check_finite("--rate", rate)
     if clear and (owner, terms, rate) != (None, None, None):
         raise typer.BadParameter("--clear cannot be combined with --owner, --terms or --rate")
-    with open_workspace(workspace) as ws:
+    with open_workspace(workspace, record="honour") as ws:
         if clear:
             ws.sources.clear(name)
             facts = {"source": name, "cleared": True}
         else:
             facts = {"source": name} | ws.sources.describe(name, owner=owner, terms=terms, rate=rate).to_json()
     print_json(facts) if as_json else print_facts("source", facts.items())
+
+
+def _check_backbone(name: str) -> None:
+    """Raise if no backbone has this name."""
+    from shardgraph.embedding.backbones.registry import names
+
+    known = ["precomputed", *names()]
+    if name.partition(":")[0] not in {each.partition(":")[0] for each in known}:
+        raise typer.BadParameter(f"must be one of {', '.join(known)}, got {name!r}", param_hint="--backbone")
 
 
 def _class_list(given: str | None) -> list[str] | None:
@@ -173,7 +231,9 @@ def _class_list(given: str | None) -> list[str] | None:
     else:
         names = [name.strip() for name in given.split(",")]
     if not all(names) or not names:
-        raise InputError(f"a class list must hold names that are not empty, got {given!r}")
+        raise typer.BadParameter(
+            f"a class list must hold names that are not empty, got {given!r}", param_hint="--classes"
+        )
     return names
 
 

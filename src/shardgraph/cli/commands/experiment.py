@@ -39,9 +39,9 @@ def experiment(
         print_json({"experiments": known}) if as_json else print("\n".join(known))
         return
     if name != "all" and name not in page.EXPERIMENTS:
-        raise InputError(f"an experiment must be one of {', '.join(page.EXPERIMENTS)}, got {name!r}")
+        raise typer.BadParameter(f"an experiment must be one of {', '.join(page.EXPERIMENTS)}, got {name!r}")
     if quick and cache:
-        raise InputError("--quick and --cache cannot be combined")
+        raise typer.BadParameter("--quick and --cache cannot be combined")
     finished, kept = _module("finished"), _module("records")
     if cache and name in finished.APART:
         raise InputError(f"{name!r} has a command of its own: `{finished.command(name)}`")

@@ -1,6 +1,7 @@
 """`train`, `evaluate` and `predict`."""
 
 import csv
+import inspect
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,12 +10,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from shardgraph.cli.command import open_workspace, print_facts, print_json, print_table
+from shardgraph.cli.command import (
+    as_command,
+    checking_options,
+    open_workspace,
+    print_facts,
+    print_json,
+    print_note,
+    print_table,
+)
 from shardgraph.cli.options.shared import (
     DEFAULT_MACHINES,
     BackbonePath,
     Columns,
     Consumer,
+    Device,
     Json,
     Machines,
     WorkspacePath,
@@ -30,12 +40,28 @@ from shardgraph.cli.options.train import (
     recipe_of,
     topology_of,
 )
-from shardgraph.errors import InputError
+from shardgraph.errors import InputError, WorkspaceBusy
 
 if TYPE_CHECKING:
     import numpy as np
 
+    from shardgraph.forget import Workspace
+    from shardgraph.learn.ensemble import Model
+
 SHOWN = 20  # predictions that are printed
+CLASSES = 100  # whose accuracy is printed
+
+
+def _take_config(context: typer.Context, path: Path | None) -> Path | None:
+    """Take the values of a file as the defaults of the other options."""
+    if path is not None and not context.resilient_parsing:
+        from shardgraph.cli.options.config_file import read_options
+
+        parameters = inspect.signature(as_command(train)).parameters
+        long = {opt[2:]: each.name for each in context.command.params for opt in each.opts if opt.startswith("--")}
+        known = {name: parameters[own] for name, own in long.items() if own in parameters}
+        context.default_map = read_options(path, known)
+    return path
 
 
 def train(
@@ -44,10 +70,20 @@ def train(
     recipe: RecipeOptions = DEFAULT_RECIPE,
     privacy: PrivacyOptions = NO_PRIVACY,
     rebuild: Annotated[bool, typer.Option("--rebuild", help="Rebuild everything.")] = False,
-    device: Annotated[
-        str | None,
+    config: Annotated[
+        Path | None,
         typer.Option(
-            help="Where groups are trained: cpu or cuda; the resulting bytes depend on it.",
+            "--config",
+            metavar="FILE",
+            is_eager=True,
+            callback=_take_config,
+            help="A TOML file with options of this command; options on the command line win.",
+        ),
+    ] = None,
+    device: Annotated[
+        Device | None,
+        typer.Option(
+            help="Where groups are trained; the resulting bytes depend on it.",
             show_default="as the model was built; at first, a GPU if there is one",
         ),
     ] = None,
@@ -56,11 +92,9 @@ def train(
 ) -> None:
     """Assign the samples in the inbox to shards and train the groups that are missing."""
     topology, how, (terms, budget) = topology_of(graph), recipe_of(recipe), privacy_of(privacy)
-    if device not in (None, "cpu", "cuda"):
-        raise InputError(f"device must be cpu or cuda, got {device!r}")
     from shardgraph.storage.tables import inventory
 
-    with open_workspace(workspace, machines, device=device) as ws:
+    with open_workspace(workspace, machines, device=device, record="honour") as ws:
         manifest = ws.train(topology, how, privacy=terms, budget=budget, rebuild=rebuild)
         samples = inventory.count_by_split(ws.context.catalogue)
         private = ws.config.the_privacy()
@@ -88,13 +122,21 @@ def evaluate(workspace: WorkspacePath, consumer: Consumer = None, as_json: Json 
     with open_workspace(workspace) as ws:
         model = ws.model() if consumer is None else ws.consumers.model(consumer)
         facts = ws.evaluate(consumer) | {"model_digest": model.digest}
+        _check_same(ws, model, consumer)
     if as_json:
         print_json(facts)
         return
-    rows = [("accuracy", f"{facts['accuracy']:.2%} ({facts['correct']} of {facts['samples']})")]
+    rows = [
+        ("accuracy", f"{facts['accuracy']:.2%} ({facts['correct']} of {facts['samples']})"),
+        ("macro accuracy", f"{facts['macro_accuracy']:.2%} (mean over {len(facts['classes'])} classes)"),
+    ]
     if facts["unknown"]:
         rows.append(("samples of classes that the model does not have", facts["unknown"]))
     print_facts("evaluated", [*rows, ("model", facts["model_digest"])])
+    table = [(one["label"], f"{one['accuracy']:.2%}", one["correct"], one["samples"]) for one in facts["classes"]]
+    print_table("by class", ("class", "accuracy", "correct", "of"), table[:CLASSES])
+    if len(table) > CLASSES:
+        print_note(f"and {len(table) - CLASSES} more classes: --json gives all")
 
 
 def predict(
@@ -114,8 +156,10 @@ def predict(
     as_json: Json = False,
 ) -> None:
     """Predict the classes of samples."""
-    from shardgraph.cli.reading import queries, texts
+    from shardgraph.cli.reading import named_columns, queries, texts
 
+    with checking_options():
+        named_columns(column or ())
     if (data is None) == (not text):
         raise typer.BadParameter("give either data or --text")
     if out is not None:
@@ -125,6 +169,7 @@ def predict(
         batches = texts(ws, text or ()) if data is None else queries(ws, str(data), column or ())
         scored = ((batch, ws.scores(batch, consumer)) for batch in batches)
         predictions = [each for batch, scores in scored for each in _best(batch.ids, scores, model.classes, top_k)]
+        _check_same(ws, model, consumer)
     if out is not None:
         _write(predictions, out)
     if as_json:
@@ -134,6 +179,12 @@ def predict(
         print_facts("predicted", [("samples", len(predictions)), ("written to", out)])
     else:
         _print_predictions(predictions)
+
+
+def _check_same(ws: "Workspace", model: "Model", consumer: str | None) -> None:
+    """Raise if another process changed what may be served since the model was loaded: its answers are not printed."""
+    if ws.model(consumer).digest != model.digest:
+        raise WorkspaceBusy("the model changed while it was used, by a forget or a training; run the command again")
 
 
 @dataclass(frozen=True)
@@ -162,7 +213,7 @@ def _best(ids: Sequence[str], scores: "np.ndarray", classes: Sequence[str], k: i
 def _check_writable(path: Path) -> None:
     """Raise unless predictions can be written to `path`, before they are computed."""
     if path.suffix not in (".csv", ".json"):
-        raise InputError(f"predictions must be written to a .csv or .json file, got {path}")
+        raise typer.BadParameter(f"predictions must be written to a .csv or .json file, got {path}", param_hint="--out")
     if not path.parent.is_dir():
         raise InputError(f"predictions must be written to an existing folder, {path.parent} does not exist")
 

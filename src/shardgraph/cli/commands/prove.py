@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import shardgraph
-from shardgraph.cli.command import FAILED, format_bytes, open_workspace, print_facts, print_json, print_table
+from shardgraph.cli.command import (
+    FAILED,
+    format_bytes,
+    open_workspace,
+    print_facts,
+    print_json,
+    print_note,
+    print_table,
+)
 from shardgraph.cli.options.shared import DEFAULT_MACHINES, Json, Machines, WorkspacePath
 from shardgraph.errors import FingerprintError, InputError, UnknownSample, VerificationError
 
@@ -24,7 +32,7 @@ def verify(
     as_json: Json = False,
 ) -> None:
     """Check certificates, their chain and all files; with --full, rebuild the model and compare it."""
-    with open_workspace(workspace, machines) as ws:
+    with open_workspace(workspace, machines, record="leave") as ws:
         found = ws.verify(full=full)
     if as_json:
         bad = [check.detail for check in found.checks if not check.ok]
@@ -38,9 +46,25 @@ def verify(
         raise typer.Exit(FAILED)
 
 
+def rekey(
+    workspace: WorkspacePath,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Replace secret.key, so that nobody can tell any more what was forgotten; forgotten samples can return then."""
+    if not yes:
+        typer.confirm("Replace secret.key? What was forgotten will not be recognised any more.", err=True, abort=True)
+    with open_workspace(workspace, record="leave") as ws:
+        ws.replace_secret()
+    if as_json:
+        print_json({"rekeyed": True})
+    else:
+        print_note("secret.key is new: what was forgotten before cannot be recognised any more")
+
+
 def status(workspace: WorkspacePath, as_json: Json = False) -> None:
     """Show the samples, the served model, the pending work and the disk usage."""
-    with open_workspace(workspace) as ws:
+    with open_workspace(workspace, record="leave") as ws:
         facts = ws.status() | {"sources": {name: known.to_json() for name, known in ws.sources.terms().items()}}
     if as_json:
         print_json(facts)
@@ -58,6 +82,8 @@ def status(workspace: WorkspacePath, as_json: Json = False) -> None:
         ("numerics", facts["numerics"]),
         ("disk", format_bytes(facts["disk_bytes"])),
     ]
+    if record := facts.get("record"):
+        rows.append(("record", record["detail"] if record["ok"] else f"WRONG: {record['detail']}"))
     print_facts(str(workspace), rows)
     if facts["privacy"]:
         _print_privacy(facts["privacy"])
@@ -157,6 +183,8 @@ def _verdict(check: "Check") -> str:
 def _state(facts: dict[str, Any]) -> str:
     if not facts["trained"]:
         return "not trained yet"
+    if damaged := facts.get("damaged"):
+        return f"{damaged} damaged or missing files of the model; `shardgraph repair` builds them again"
     if facts["groups"]["missing"]:
         return "withdrawn groups are missing; `shardgraph repair` rebuilds them"
     return "samples wait in the inbox; `shardgraph train` assigns them" if facts["waiting"] else "complete"

@@ -1,12 +1,12 @@
-"""`serve`, `token` and `migrate`: running a workspace as a service, and keeping it up to date."""
+"""`serve`, `token`, `record` and `migrate`: running a workspace as a service, and keeping it up to date."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
-from shardgraph.cli.command import open_workspace, print_facts, print_json, print_note, print_table
-from shardgraph.cli.options.shared import BackbonePath, Json, Workers, WorkspacePath
+from shardgraph.cli.command import check_finite, open_workspace, print_facts, print_json, print_note, print_table
+from shardgraph.cli.options.shared import BackbonePath, Device, Json, Workers, WorkspacePath
 from shardgraph.errors import ConfigError
 
 
@@ -17,10 +17,12 @@ def serve(
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 selects a free port and logs it.")] = 8000,
     grace: Annotated[
-        float, typer.Option(min=0, help="Seconds in which a request can be cancelled before it is erased.")
+        float,
+        typer.Option(min=0, help="Seconds in which a request can be cancelled before it is erased."),
     ] = 0.0,
     device: Annotated[
-        str | None, typer.Option(help="Where groups are rebuilt: cpu or cuda.", show_default="as the model was built")
+        Device | None,
+        typer.Option(help="Where groups are rebuilt.", show_default="as the model was built"),
     ] = None,
     record: Annotated[
         Path | None,
@@ -35,12 +37,13 @@ def serve(
     as_json: Json = False,
 ) -> None:
     """Serve forget requests, predictions and proofs over HTTP, and pages for a browser, until Ctrl-C or SIGTERM."""
+    check_finite("--grace", grace)
     try:
         from shardgraph.service.server import serve as run  # needs the extra "service"
     except ModuleNotFoundError as error:
         raise ConfigError(f"serving needs {error.name}: pip install 'shardgraph[service]'") from error
 
-    with open_workspace(workspace):
+    with open_workspace(workspace, record="leave"):
         pass  # finish an interrupted forget first
     run(
         workspace,
@@ -60,7 +63,12 @@ def serve(
 def token(
     workspace: WorkspacePath,
     name: Annotated[str | None, typer.Argument(help="The name of the token.", show_default="list all")] = None,
-    role: Annotated[str | None, typer.Option(help="Create a token: owner, operator, consumer or auditor.")] = None,
+    role: Annotated[
+        Literal["owner", "operator", "consumer", "auditor"] | None,
+        typer.Option(
+            help="Create a token with this role.",
+        ),
+    ] = None,
     source: Annotated[list[str] | None, typer.Option("--source", help="A source of an owner; may be repeated.")] = None,
     revoke: Annotated[bool, typer.Option("--revoke", help="Revoke the token at once.")] = False,
     as_json: Json = False,
@@ -90,6 +98,34 @@ def token(
     else:
         print_facts(name, [("role", role), ("token", created)])
         print_note("the token is shown only once; keep it secret, like a password")
+
+
+def record(
+    workspace: WorkspacePath,
+    new: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Begin a new record in this file, which must be outside the workspace."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Check the record of forgets outside the workspace, or begin a new one if it is lost or damaged."""
+    wrong = ""
+    with open_workspace(workspace, record="leave") as ws:
+        if new is not None:
+            wrong = ws.queue.begin_log(new)
+        found = ws.queue.log_facts()
+    if found is None:
+        print_json({"record": None}) if as_json else print_note("no record is kept; --new FILE begins one")
+        return
+    facts: dict[str, object] = {"record": str(found[0]), "detail": found[1]}
+    if new is not None:
+        facts["wrong_with_the_old"] = wrong or None
+    print_json(facts) if as_json else print_facts("record", facts.items())
+    if wrong:
+        print_note(
+            f"the old record is lost in part: {wrong}; if this workspace was restored from a backup, the samples of "
+            "requests that stood only there are here again; all that this workspace has forgotten is in the new record"
+        )
 
 
 def migrate(

@@ -25,7 +25,7 @@ def grant(
     workspace: WorkspacePath, name: Name, source: Sources = None, shard: Shards = None, as_json: Json = False
 ) -> None:
     """Allow a consumer to use sources and shards, in addition to those that it may use already."""
-    with open_workspace(workspace) as ws:
+    with open_workspace(workspace, record="honour") as ws:
         facts = _facts(ws, ws.consumers.grant(name, source or (), shard or ()))
     _print("granted", facts, as_json)
 
@@ -34,7 +34,7 @@ def revoke(
     workspace: WorkspacePath, name: Name, source: Sources = None, shard: Shards = None, as_json: Json = False
 ) -> None:
     """Withdraw sources and shards from a consumer, or its whole right; the next prediction no longer uses them."""
-    with open_workspace(workspace) as ws:
+    with open_workspace(workspace, record="honour") as ws:
         left = ws.consumers.revoke(name, source or (), shard or ())
         facts = _facts(ws, left) if left.sources or left.shards else left.to_json()
     _print("revoked", facts, as_json)
@@ -54,7 +54,7 @@ def rights(workspace: WorkspacePath, as_json: Json = False) -> None:
 
 def provision(workspace: WorkspacePath, name: Name, workers: Workers = None, as_json: Json = False) -> None:
     """Train the groups that a right lacks, on the data that it allows, and keep them up to date from then on."""
-    with open_workspace(workspace, Machines(workers)) as ws:
+    with open_workspace(workspace, Machines(workers), record="honour") as ws:
         start = time.monotonic()
         trained = ws.consumers.provision(name)
         seconds = round(time.monotonic() - start, 3)

@@ -3,7 +3,7 @@
 from typing import Any
 
 import shardgraph
-from shardgraph.cli.command import open_workspace, print_json, print_note, print_table
+from shardgraph.cli.command import check_threshold, open_workspace, print_json, print_note, print_table
 from shardgraph.cli.options.shared import Json, Samples, Threshold, WorkspacePath
 
 SHOWN = 50  # pairs that are printed
@@ -11,6 +11,7 @@ SHOWN = 50  # pairs that are printed
 
 def twins(workspace: WorkspacePath, sample: Samples = None, threshold: Threshold = 0.98, as_json: Json = False) -> None:
     """Find samples with the same content, exactly or nearly: all pairs, or the twins of --sample."""
+    check_threshold(threshold)
     with open_workspace(workspace) as ws:
         if sample:
             ws.plan(shardgraph.ForgetRequest(samples=tuple(sample)))  # raises for samples that were never here
@@ -30,15 +31,17 @@ def twins(workspace: WorkspacePath, sample: Samples = None, threshold: Threshold
         print_note(f"and {len(found) - SHOWN} more: --json gives all")
 
 
-def remaining_twins(ws: "shardgraph.Workspace", plan: "shardgraph.ForgetPlan", threshold: float) -> dict[str, Any]:
-    """The twins that would remain after a forget, as figures."""
+def remaining_twins(
+    ws: "shardgraph.Workspace", plan: "shardgraph.ForgetPlan", threshold: float, *, near: bool
+) -> dict[str, Any]:
+    """The twins that would remain after a forget, as figures; with `near`, every file is read for near ones, too."""
     leaving = {row.id for row in plan.rows}
-    pairs = [t for t in (ws.twins(leaving, threshold) if leaving else ()) if t.other not in leaving]
-    exact = {twin.other for twin in pairs if twin.exact}
-    others = {twin.other: _place(twin.units[1]) for twin in pairs}
+    exact = {row.id: _place(row.unit) for row in ws.exact_copies(plan).rows}
+    pairs = [t for t in ws.twins(leaving, threshold) if t.other not in leaving] if near and leaving else []
+    others = {twin.other: _place(twin.units[1]) for twin in pairs} | exact
     return {
         "exact": len(exact),
-        "near": len(others) - len(exact),
+        "near": len(others) - len(exact) if near else None,
         "threshold": threshold,
         "samples": sorted(others),
         "in": sorted(set(others.values())),

@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
+Device = Literal["cpu", "cuda"]
 _MACHINES = "Where the work runs (the resulting bytes do not depend on it)"
 
 WorkspacePath = Annotated[Path, typer.Argument(metavar="WORKSPACE", help="The workspace's folder.", show_default=False)]
@@ -36,7 +37,10 @@ BackbonePath = Annotated[
 Consumer = Annotated[str | None, typer.Option("--as", metavar="NAME", help="Use the model of this consumer's right.")]
 Samples = Annotated[list[str] | None, typer.Option("--sample", metavar="ID", help="A sample; may be repeated.")]
 Threshold = Annotated[
-    float, typer.Option(help="Samples are near twins if the cosine of their pooled features is at least this.")
+    float,
+    typer.Option(
+        help="Samples are near twins if the cosine of their pooled features is at least this, above 0 and at most 1."
+    ),
 ]
 
 
@@ -46,11 +50,10 @@ class Machines:
 
     workers: Workers = None
     executor: Annotated[
-        str | None,
+        Literal["serial", "processes", "ray"] | None,
         typer.Option(
             "--executor",
-            metavar="KIND",
-            help="serial, processes or ray.",
+            help="Where groups are trained.",
             show_default="by the amount of work",
             rich_help_panel=_MACHINES,
         ),
@@ -93,14 +96,19 @@ class Selection:
     """The samples that `plan` and `forget` select."""
 
     sample: Samples = None
-    source: Annotated[list[str] | None, typer.Option("--source", help="All samples of a source; may be repeated.")] = (
-        None
-    )
-    subject: Annotated[
-        list[str] | None, typer.Option("--subject", help="All samples about a subject; may be repeated.")
+    source: Annotated[
+        list[str] | None, typer.Option("--source", metavar="NAME", help="All samples of a source; may be repeated.")
     ] = None
-    shard: Annotated[list[str] | None, typer.Option("--shard", help="All samples of a shard; may be repeated.")] = None
-    label: Annotated[list[str] | None, typer.Option("--label", help="All samples of a class; may be repeated.")] = None
+    subject: Annotated[
+        list[str] | None,
+        typer.Option("--subject", metavar="NAME", help="All samples about a subject; may be repeated."),
+    ] = None
+    shard: Annotated[
+        list[str] | None, typer.Option("--shard", metavar="NAME", help="All samples of a shard; may be repeated.")
+    ] = None
+    label: Annotated[
+        list[str] | None, typer.Option("--label", metavar="NAME", help="All samples of a class; may be repeated.")
+    ] = None
     from_file: Annotated[
         str | None, typer.Option(metavar="FILE", help="A file with one sample id per line; '-': standard input.")
     ] = None

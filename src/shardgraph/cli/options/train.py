@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 import shardgraph
+from shardgraph.cli.command import checking_options
 from shardgraph.errors import InputError
 
 _GRAPH = "Shard graph (fixed by the first training)"
@@ -53,6 +54,7 @@ class GraphOptions:
     safe: Annotated[
         list[str] | None,
         typer.Option(
+            metavar="SOURCE",
             help="A source from which all shards of a by-source graph may learn; may be repeated.",
             rich_help_panel=_GRAPH,
         ),
@@ -76,7 +78,8 @@ class RecipeOptions:
         typer.Option(rich_help_panel=_RECIPE, help="ce (cross-entropy) or bce (one binary problem per adapter)."),
     ] = None
     adapter: Annotated[
-        str | None, typer.Option(rich_help_panel=_RECIPE, help="Kind of the adapters: inca or linear.")
+        str | None,
+        typer.Option(rich_help_panel=_RECIPE, help="Kind of the adapters: inca, linear or none (prototypes alone)."),
     ] = None
     projection: Annotated[
         str | None,
@@ -167,11 +170,16 @@ def topology_of(options: GraphOptions) -> "shardgraph.Topology | None":
     kind = given.pop("topology", "bilevel")
     if kind.endswith(".json") or Path(kind).is_file():
         if given:
-            raise InputError(f"the parameters of a topology must be in {kind} or in options, got both: {[*given]}")
+            raise typer.BadParameter(
+                f"the parameters of a topology must be in {kind} or in options, got both: {[*given]}"
+            )
+        if not Path(kind).is_file():
+            raise typer.BadParameter(f"the file of a topology must exist, {kind} does not", param_hint="--topology")
         return shardgraph.Topology.from_json(_read(Path(kind)))
     if kind in _BILEVEL and ("coarse" in given or "fine" in given):
         given = {"coarse": 1, "fine": 1} | given
-    return shardgraph.Topology.from_json({"kind": kind} | given)
+    with checking_options():
+        return shardgraph.Topology.from_json({"kind": kind} | given)
 
 
 def recipe_of(options: RecipeOptions) -> "shardgraph.Recipe | None":
@@ -181,13 +189,19 @@ def recipe_of(options: RecipeOptions) -> "shardgraph.Recipe | None":
     changes = given | ({"prototypes": False} if no_prototypes else {})
     if name is None and not changes:
         return None
-    return shardgraph.recipe(name or "default", **changes)
+    with checking_options():
+        return shardgraph.recipe(name or "default", **changes)
 
 
 def privacy_of(options: PrivacyOptions) -> "tuple[shardgraph.PrivacyTerms | None, shardgraph.Budget | None]":
     """The terms of private edges, and their budget, which may also change later on its own."""
     if options == NO_PRIVACY:
         return None, None
+    with checking_options():
+        return _privacy_of(options)
+
+
+def _privacy_of(options: PrivacyOptions) -> "tuple[shardgraph.PrivacyTerms | None, shardgraph.Budget | None]":
     budget = shardgraph.budget_of(options.budget, options.alpha_budget, options.beta_budget)
     named = {
         "steps": options.private_steps, "rate": options.private_rate, "lr": options.private_lr, "clip": options.clip

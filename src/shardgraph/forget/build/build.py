@@ -11,7 +11,7 @@ from contextlib import closing
 from pathlib import Path
 
 from shardgraph.digest import digest, digest_of_pieces
-from shardgraph.errors import DamagedFile
+from shardgraph.errors import DamagedFile, VerificationError, some
 from shardgraph.forget.build.wanted import (
     Manifest,
     Wanted,
@@ -37,6 +37,7 @@ from shardgraph.storage.samples import Samples
 from shardgraph.storage.store import Store
 from shardgraph.storage.tables import inventory, ledger
 
+_WRITE = "`shardgraph train` writes it again"
 PUBLISHING = "publishing"
 """The ledger event of a model that the manifest is about to name."""
 
@@ -121,6 +122,38 @@ def publishable_models(catalogue: Catalogue) -> list[str]:
     found = ledger.last_models(catalogue, 2)
     possible = found if found and found[0][0] == PUBLISHING else found[:1]
     return [model for _, model in possible]
+
+
+def check_manifest(context: Context) -> Manifest:
+    """The manifest; an error unless it names what the catalogue lists as built, and the model recorded last."""
+    manifest = Manifest.load(context.root)
+    if not manifest.model_digest:
+        if ledger.has_event(context.catalogue, "trained"):
+            raise VerificationError(f"manifest.json names no model, the ledger does; {_WRITE}")
+        return manifest
+    wanted = wanted_groups(context.store, context.config, manifest.fingerprint)
+    built, current = inventory.built_groups(context.catalogue), built_as_wanted(context.store, wanted)
+    if odd := [name for name, found in manifest.groups.items() if name not in built or built[name].digest != found]:
+        raise VerificationError(
+            f"manifest.json names groups that the catalogue lists otherwise: {some(sorted(odd))}; {_WRITE}"
+        )
+    if odd := sorted(set(manifest.missing) - (set(wanted) - set(manifest.groups))):
+        raise VerificationError(f"manifest.json says that groups are missing which are not: {some(odd)}; {_WRITE}")
+    sums = inventory.built_prototypes(context.catalogue)
+    if sums is None or sums.digest != manifest.prototypes:
+        raise VerificationError(f"manifest.json names other prototypes than the catalogue; {_WRITE}")
+    placed = sums.key != prototypes_key(context.store, context.config)  # samples, and the groups are not built yet
+    if manifest.groups and not placed and not current:
+        raise VerificationError(
+            f"manifest.json names other numerics than those that its groups were built with; {_WRITE}"
+        )
+    found = model_digest(manifest.groups, manifest.prototypes, manifest.classes, manifest.weight)
+    if found != manifest.model_digest:
+        raise VerificationError(f"model_digest should be {found}, the manifest says {manifest.model_digest}")
+    possible = publishable_models(context.catalogue)
+    if possible and context.keys.mark(found) not in possible:
+        raise VerificationError("the model is not the one that the ledger recorded last")
+    return manifest
 
 
 def drop_unwanted(store: Store, wanted: Mapping[str, Wanted]) -> None:

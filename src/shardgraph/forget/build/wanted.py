@@ -57,10 +57,12 @@ def wanted_groups(
     numerics: Numerics,
     held: tuple[Labels, Mapping[str, str]] | None = None,
 ) -> dict[str, Wanted]:
-    """Every group that has something to learn, with its key under these numerics.
+    """Every group that has something to learn, with its key under these numerics; none if the recipe has no adapters.
 
     With `held`, the labels and digests of some units: the groups as if the workspace held nothing else.
     """
+    if not config.the_recipe().has_adapters:
+        return {}
     labels, digests = held or (inventory.unit_labels(store.catalogue), inventory.unit_digests(store.catalogue))
     base = digest(config.basis, fingerprint_digest(numerics))
     numbers = _build_numbers(store) if config.privacy else {}
@@ -190,17 +192,31 @@ def prototypes_path(root: Path) -> Path:
 
 def load_group(root: Path, name: str, expected: str) -> Adapters:
     """A group's adapters, checked against their digest."""
-    return Adapters.from_bytes(_checked(group_path(root, name), expected))
+    return Adapters.from_bytes(read_built(group_path(root, name), expected))
 
 
 def load_prototypes(root: Path, expected: str) -> Prototypes:
     """The prototypes, checked against their digest."""
-    return Prototypes.from_bytes(_checked(prototypes_path(root), expected))
+    return Prototypes.from_bytes(read_built(prototypes_path(root), expected))
 
 
 def load_classes(root: Path, expected: str) -> tuple[str, ...]:
     """The classes of the prototypes; the whole file is checked, and only the classes are parsed."""
-    return unpack_strings("classes", unpack(_checked(prototypes_path(root), expected)))
+    return unpack_strings("classes", unpack(read_built(prototypes_path(root), expected)))
+
+
+def damaged_groups(root: Path, manifest: Manifest) -> list[str]:
+    """The groups whose files are missing or not as the manifest names them; this reads all of them."""
+    return [name for name, value in manifest.groups.items() if is_damaged(group_path(root, name), value)]
+
+
+def is_damaged(path: Path, expected: str) -> bool:
+    """Whether a file that was built is missing, or its bytes have another digest."""
+    try:
+        read_built(path, expected)
+    except DamagedFile:
+        return True
+    return False
 
 
 def destroy_group(root: Path, name: str) -> None:
@@ -208,10 +224,12 @@ def destroy_group(root: Path, name: str) -> None:
     destroy_with_folder(group_path(root, name))
 
 
-def _checked(path: Path, expected: str) -> memoryview:
+def read_built(path: Path, expected: str) -> memoryview:
+    """The bytes of a file that was built, checked against their digest; an error names the command that mends it."""
     if not path.exists():
         raise DamagedFile(f"{path} is missing; `shardgraph train` builds it again")
     raw, value = read_digested(path)
     if value != expected:
-        raise DamagedFile(f"{path} is torn or was changed; `shardgraph train --rebuild` builds it again")
+        advice = "`shardgraph repair` builds it again, `shardgraph train --rebuild` everything"
+        raise DamagedFile(f"{path} is torn or was changed; {advice}")
     return raw

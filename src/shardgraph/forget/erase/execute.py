@@ -21,43 +21,81 @@ from shardgraph.forget.build.build import (
     SUBTRACTED,
     build,
     build_prototypes,
+    check_manifest,
     confirm_prototypes,
     drop_unwanted,
     prototypes_key,
     publish,
     write_prototypes,
 )
-from shardgraph.forget.build.wanted import Manifest, destroy_group, graph_over, load_prototypes, wanted_groups
-from shardgraph.forget.context import LOG_POINTER, Context
+from shardgraph.forget.build.wanted import (
+    Manifest,
+    damaged_groups,
+    destroy_group,
+    group_path,
+    is_damaged,
+    load_prototypes,
+    prototypes_path,
+    wanted_groups,
+)
+from shardgraph.forget.context import CATALOGUE, Context
 from shardgraph.forget.erase.plan import BY_NAME, DECISIVE, ForgetPlan, check_rows, emptied_names, names_left
-from shardgraph.forget.proof.certificate import EXACT, WITHDRAWN, Certificate, issue, load_intact
+from shardgraph.forget.proof.certificate import Certificate, draft_certificate, issue, load_intact
 from shardgraph.forget.proof.keys import certificate_leaf
-from shardgraph.forget.proof.verify import check_manifest, find_problems
+from shardgraph.forget.proof.verify import find_problems
 from shardgraph.forget.queue import queue
 from shardgraph.forget.rights.provision import FOLDER as PROVISIONED
-from shardgraph.forget.rights.provision import destroy_strays
+from shardgraph.forget.rights.provision import destroy_strays, provisioned_groups
 from shardgraph.learn.prototypes import Prototypes
-from shardgraph.storage.catalogue import Transaction, request_part
-from shardgraph.storage.files import check_room, destroy, in_background
+from shardgraph.storage.catalogue import Transaction
+from shardgraph.storage.checksums import request_part
+from shardgraph.storage.files import check_room, destroy, file_size, in_background
 from shardgraph.storage.samples import TRAIN, Samples
 from shardgraph.storage.store import Store
 from shardgraph.storage.tables import erasures, inventory, ledger, parties, requests
 from shardgraph.storage.tables.erasures import Leaving
 
+ROOM = 1 << 20  # bytes for what is small: a certificate, folders, blocks that are not full
+
 
 def carry_out(context: Context, plan: ForgetPlan, instant: bool, numbers: Sequence[int] = ()) -> Certificate:
     """Accept a plan and finish the erasure. `numbers` are the requests of the queue that it carries out, if any."""
     gone = {row.id for row in plan.rows} | {name for _, name in emptied_names(context.store, plan.rows)}
+    contents = inventory.contents_of(context.catalogue, [row.id for row in plan.rows]).values()
+    gone |= {content for content in contents if content}
     return finish(context, accept(context, plan, instant, numbers), gone)
 
 
 def check_inputs(context: Context, plan: ForgetPlan, *, instant: bool) -> None:
     """Raise before anything changes if the disk has no room, or a file that will be read is damaged."""
+    check_disk(context, plan, instant=instant)
     if last := ledger.last_certificate(context.catalogue):
         load_intact(context.root, last)  # the next certificate holds its digest
-    units = plan.reads if not instant else {row.unit for row in plan.rows} & set(plan.reads)
-    sizes = [context.store.read(unit).tokens.nbytes for unit in units]  # reading checks the digest
-    check_room(context.root, 3 * max(sizes, default=0) + (1 << 20))
+    rewritten = {row.unit for row in plan.rows}
+    for unit in plan.reads if not instant else rewritten & set(plan.reads):
+        context.store.read(unit)  # which checks the digest
+    destroyed = [unit for unit in rewritten if unit.startswith("shard:") and unit not in plan.reads]
+    digests = inventory.unit_digests(context.catalogue)
+    if any(is_damaged(context.store.path(unit), digests[unit]) for unit in destroyed):
+        for unit in digests.keys() - set(destroyed):  # instead of a subtraction, the prototypes are summed again
+            if unit.startswith("shard:"):
+                context.store.read(unit)
+
+
+def check_disk(context: Context, plan: ForgetPlan, *, instant: bool) -> None:
+    """Raise `DiskFull` unless there is room for all that an erasure writes before it destroys what that replaces."""
+    root, store = context.root, context.store
+    rewritten = {row.unit for row in plan.rows}
+    wanted = ROOM + 3 * file_size(root / CATALOGUE)  # what the journal adds, its log, and the copy that VACUUM makes
+    wanted += file_size(prototypes_path(root)) + 2 * file_size(root / "manifest.json")
+    wanted += max((file_size(store.path(unit)) for unit in rewritten), default=0)  # they are rewritten one by one
+    if not instant:
+        wanted += sum(file_size(group_path(root, name)) for name in plan.groups)
+        if inventory.is_provisioning(context.catalogue):  # parts of units are copied to train on them
+            kept = [one for one in provisioned_groups(context.catalogue) if rewritten.intersection(one.units)]
+            wanted += sum(file_size(one.path(root)) for one in kept)
+            wanted += sum(file_size(store.path(unit)) for unit in plan.reads)
+    check_room(root, wanted)
 
 
 def accept(context: Context, plan: ForgetPlan, instant: bool, numbers: Sequence[int] = ()) -> int:
@@ -92,10 +130,14 @@ def accept(context: Context, plan: ForgetPlan, instant: bool, numbers: Sequence[
             queue.start(transaction, numbers, number)
         counted = {"request": number, "samples": len(plan.rows)} | cost | _counted(len(provisioned))
         ledger.add_event(transaction, "accepted", counted | _charge(context, transaction, plan), context.now())
-        if not numbers and (context.root / LOG_POINTER).exists():  # the queue logs its requests when it takes them
+        logged = not numbers and context.keeps_log  # the queue logs its requests when it takes them
+        if logged:
             from shardgraph.forget.proof import erasure_log
 
             erasure_log.append(context, transaction, [row.id for row in plan.rows])
+    if logged:
+        erasure_log.confirm(context)
+    context.record_identity()
     return number
 
 
@@ -118,6 +160,7 @@ def finish(
     old: list[Path] = []
     lacking = "the numerics differ, `shardgraph train --rebuild` builds everything again"
     classes = withdraw(context, leaving, old) if context.config.trained else None
+    rebuilt = {*before["groups"], *Manifest.load(context.root).missing}
     _enter(context, number, erasures.ERASING)
     erase(context.store, sorted({sample.unit for sample in leaving}), before["groups"])
     if classes is not None:
@@ -129,7 +172,7 @@ def finish(
             _enter(context, number, erasures.RETRAINING)
             lacking = _rebuild(context, classes, recovering)
         manifest = Manifest.load(context.root)
-    _verify(context, number, {sample.unit for sample in leaving})
+    _verify(context, number, {sample.unit for sample in leaving}, rebuilt)
     _check_gone(context, before, [sample.id for sample in leaving])
     certificate = _close(context, number, before, manifest, [sample.id for sample in leaving], lacking)
     context.catalogue.scrub(gone)
@@ -139,12 +182,17 @@ def finish(
 
 
 def repair(context: Context) -> Certificate | None:
-    """Build the groups that were withdrawn, and certify it; None if nothing was missing."""
-    if not erasures.any_erasure_in(context.catalogue, erasures.INSTANT) and not Manifest.load(context.root).missing:
+    """Build what was withdrawn, is missing or damaged, and certify it; None if there was nothing to build."""
+    withdrawn = _withdraw_damaged(context)
+    if (
+        not withdrawn
+        and not erasures.any_erasure_in(context.catalogue, erasures.INSTANT)
+        and not Manifest.load(context.root).missing
+    ):
         return None
     manifest = build(context)
     number = ledger.last_certificate(context.catalogue) + 1
-    draft = _draft(context, number, "repair", manifest, entries=(), asked=(), inputs="", before="")
+    draft = draft_certificate(context, number, "repair", manifest, entries=(), asked=(), inputs="", before="")
     certificate = issue(context.root, context.keys, draft)
     model = context.keys.mark(manifest.model_digest)
     with context.catalogue.transaction() as transaction:
@@ -152,6 +200,25 @@ def repair(context: Context) -> Certificate | None:
         erasures.complete_instant(transaction)
     context.catalogue.scrub()
     return certificate
+
+
+def _withdraw_damaged(context: Context) -> bool:
+    """Let files of the model that are damaged count as not built, and destroy them; whether there are any."""
+    store, manifest = context.store, Manifest.load(context.root)
+    groups = damaged_groups(store.root, manifest)
+    sums = bool(manifest.model_digest) and is_damaged(prototypes_path(store.root), manifest.prototypes)
+    kept = provisioned_groups(store.catalogue)
+    own = [(one.consumer, one.name) for one in kept if is_damaged(one.path(store.root), one.digest)]
+    with store.catalogue.transaction() as transaction:
+        inventory.remove_groups(transaction, groups)
+        parties.remove_provisioned(transaction, own)
+        if sums:
+            inventory.set_prototypes_key(transaction, "")
+    for name in groups:
+        destroy_group(store.root, name)
+    if own:
+        destroy_strays(store)
+    return bool(groups or sums or own)
 
 
 # Steps of `finish`: take out of service, and remove from the disk
@@ -197,7 +264,13 @@ def _prototypes_without(context: Context, leaving: Sequence[Leaving]) -> Prototy
     if row is None or row.key != prototypes_key(store, context.config):
         return None
     try:
-        return load_prototypes(store.root, row.digest).without(_leaving_samples(store, leaving), reuse=True)
+        whole = load_prototypes(store.root, row.digest)
+    except DamagedFile:
+        with store.catalogue.transaction() as transaction:
+            inventory.set_prototypes_key(transaction, "")  # they are summed again
+        return None
+    try:
+        return whole.without(_leaving_samples(store, leaving), reuse=True)
     except DamagedFile:
         return None
 
@@ -231,11 +304,14 @@ def _rebuild(context: Context, classes: tuple[str, ...] | None, recovering: bool
     return ""
 
 
-def _verify(context: Context, number: int, units: set[str]) -> None:
-    """Verify an erasure that carries requests of the queue; if a check fails, its requests fail and others go on."""
+def _verify(context: Context, number: int, units: set[str], groups: set[str]) -> None:
+    """Verify what an erasure that carries requests of the queue wrote; if a check fails, its requests fail, no others.
+
+    `units` are those that it rewrote, and `groups` those that it rebuilt.
+    """
     if not erasures.carries_requests(context.catalogue, number):
         return
-    problem = find_problems(context, units)
+    problem = find_problems(context, units, groups)
     with context.catalogue.transaction() as transaction:
         if problem:
             erasures.set_erasure_state(transaction, number, erasures.UNVERIFIED)
@@ -265,7 +341,7 @@ def _close(
     facts = {"entries": leaves, "asked": tuple(before["asked"])} | {k: before[k] for k in ("inputs", "before")}
     facts |= _counted(before.get("provisioned", 0))
     certificate = issue(
-        context.root, keys, _draft(context, issued, "forget" if whole else "instant", manifest, **facts)
+        context.root, keys, draft_certificate(context, issued, "forget" if whole else "instant", manifest, **facts)
     )
     marks = {keys.mark("samples", sample) for sample in ids} | {*before["asked"], *before.get("emptied", ())}
     with context.catalogue.transaction() as transaction:
@@ -275,6 +351,7 @@ def _close(
         if erasures.carries_requests(context.catalogue, number):
             lacks = "" if whole else lacking or "run `shardgraph repair`"
             queue.close(transaction, number, issued, lacking=lacks)
+        ledger.drop_measurements(transaction)
         detail = {"request": number, "certificate": issued, "model": keys.mark(manifest.model_digest)}
         ledger.add_event(transaction, state, detail, context.now())
     return certificate
@@ -306,32 +383,6 @@ def _charge(context: Context, transaction: Transaction, plan: ForgetPlan) -> dic
 
     charge_removal(context.catalogue, transaction, plan.groups, plan.charges)
     return {"spending": plan.spending.to_json()}
-
-
-def _draft(context: Context, number: int, event: str, manifest: Manifest, **facts: object) -> dict[str, Any]:
-    config = context.config
-    graph = graph_over(inventory.unit_labels(context.catalogue), config).digest if config.trained else ""
-    return {
-        "number": number,
-        "time": context.now().isoformat(),
-        "event": event,
-        **_guarantee(context, manifest),
-        "model_digest": manifest.model_digest,
-        "missing": len(manifest.missing),
-        "config": config.digest,
-        "graph": graph,
-        "fingerprint": manifest.fingerprint or context.numerics,
-        **facts,
-    }
-
-
-def _guarantee(context: Context, manifest: Manifest) -> dict[str, Any]:
-    """The guarantee that holds: exact, withdrawn, or (alpha, beta) if served groups have private edges."""
-    if context.config.privacy is None:
-        return {"guarantee": WITHDRAWN if manifest.missing else EXACT}
-    from shardgraph.forget.privacy.guarantee import state_guarantee
-
-    return state_guarantee(context.store, context.config, manifest, context.numerics)
 
 
 def _counted(provisioned: int) -> dict[str, int]:

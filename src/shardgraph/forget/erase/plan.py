@@ -4,13 +4,13 @@ Planning only reads; it changes nothing.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from shardgraph.errors import InputError, UnknownSample, check_list, check_text, some
+from shardgraph.errors import DamagedFile, InputError, UnknownSample, check_list, check_text, some
 from shardgraph.forget.build.wanted import graph_over, group_learns, labels_in
 from shardgraph.forget.config import Config
 from shardgraph.forget.proof.keys import Keys
@@ -109,6 +109,8 @@ class ForgetPlan:
         """The plan's figures as a plain dict."""
         return {
             "samples": len(self.rows),
+            "training_samples": sum(row.split == TRAIN for row in self.rows),
+            "test_samples": sum(row.split != TRAIN for row in self.rows),
             "groups_to_rebuild": len(self.groups) - len(self.vanishing),
             "groups_that_vanish": len(self.vanishing),
             "adapters_to_rebuild": self.adapters,
@@ -154,10 +156,7 @@ def plan_forget(store: Store, config: Config, keys: Keys, request: ForgetRequest
 
 def select_rows(store: Store, keys: Keys, request: ForgetRequest) -> tuple[tuple[Row, ...], dict[tuple[str, str], int]]:
     """The samples that a request means, and the certificates of those of its names that were forgotten before."""
-    if not request.selectors():
-        raise InputError("a request must name at least one sample, source, subject, shard or label")
-    if nameless := [kind for kind, name in request.selectors() if not name]:
-        raise InputError(f"a request must not contain an empty name, got one among its {nameless[0]}")
+    _check_names(request)
     found: dict[str, Row] = {}
     absent: list[tuple[str, str]] = []
     for kind, named in groupby(request.selectors(), key=itemgetter(0)):
@@ -201,6 +200,29 @@ def names_left(catalogue: Catalogue, keys: Keys, asked: Iterable[str], kinds: It
     return sum(keys.mark(kind, name) in marks for kind in kinds for name in inventory.all_names(catalogue, KINDS[kind]))
 
 
+def select_within(
+    catalogue: Catalogue, request: ForgetRequest, sources: Sequence[str]
+) -> dict[tuple[str, str], tuple[str, ...]]:
+    """For every (kind, name) of a request, the ids of its samples in these sources; empty where there are none."""
+    _check_names(request)
+    found: dict[tuple[str, str], tuple[str, ...]] = {}
+    for kind, names in request.named():
+        column: Column = KINDS.get(kind, "unit")
+        values = {name if kind in KINDS else shard_unit(name): name for name in names}
+        ids: dict[str, list[str]] = {name: [] for name in names}
+        for row in inventory.find_within(catalogue, column, list(values), sources):
+            ids[values[getattr(row, column)]].append(row.id)
+        found |= {(kind, name): tuple(mine) for name, mine in ids.items()}
+    return found
+
+
+def _check_names(request: ForgetRequest) -> None:
+    if not request.selectors():
+        raise InputError("a request must name at least one sample, source, subject, shard or label")
+    if nameless := [kind for kind, name in request.selectors() if not name]:
+        raise InputError(f"a request must not contain an empty name, got one among its {nameless[0]}")
+
+
 def forgotten_before(catalogue: Catalogue, keys: Keys, named: Iterable[tuple[str, str]]) -> dict[tuple[str, str], int]:
     """Those of the (kind, name) pairs that were forgotten before, with the number of the certificate."""
     marks = {keys.mark(kind, name): (kind, name) for kind, name in named}
@@ -218,6 +240,38 @@ def emptied_names(store: Store, rows: tuple[Row, ...]) -> list[tuple[str, str]]:
         last = [value for value in asked if here.get(value) == leaving[value]]
         found += [(kind, value.removeprefix("shard:") if kind == "shards" else value) for value in last]
     return found
+
+
+# Exact copies
+
+
+@dataclass(frozen=True)
+class Copies:
+    """Samples that hold exactly what leaving samples hold, and stay; `unknown`: in damaged files, not compared."""
+
+    rows: tuple[Row, ...] = ()
+    unknown: int = 0
+
+
+def exact_copies(store: Store, keys: Keys, rows: tuple[Row, ...]) -> Copies:
+    """The exact copies of these rows that stay, by the hashes of contents in the catalogue.
+
+    Files are read only if they hold samples of an earlier version whose content was not hashed yet.
+    """
+    leaving, unknown = {row.id for row in rows}, 0
+    contents = inventory.contents_of(store.catalogue, sorted(leaving))
+    read: dict[str, str] = {}
+    for unit in inventory.unhashed_units(store.catalogue) if rows else ():
+        try:
+            samples = store.read(unit)
+            read |= zip(samples.ids, keys.contents(samples), strict=True)
+        except DamagedFile:
+            unknown += len(inventory.find_in_unit(store.catalogue, unit))
+    wanted = {content for sample in leaving if (content := contents.get(sample) or read.get(sample))}
+    found = inventory.find_by(store.catalogue, "content", sorted(wanted))
+    found += inventory.find_by_id(store.catalogue, [sample for sample, content in read.items() if content in wanted])
+    copies = {row.id: row for row in found if row.id not in leaving}
+    return Copies(tuple(copies.values()), unknown)
 
 
 # The groups that the removal of samples affects
@@ -243,7 +297,12 @@ def groups_by_request(
 def _reached(
     store: Store, config: Config, held: Held, left: Held, rows: tuple[Row, ...], graph: ShardGraph | None = None
 ) -> "tuple[tuple[Group, ...], tuple[Charge, ...], Spending | None]":
-    """The groups that must be withdrawn when the rows leave, the charges of the others, and what those spend."""
+    """The groups that must be withdrawn when the rows leave, the charges of the others, and what those spend.
+
+    Without adapters there are none: the rows are subtracted from the prototypes.
+    """
+    if config.trained and not config.the_recipe().has_adapters:
+        return (), (), None
     if graph is None and config.trained:
         graph = graph_over(held, config)
     affected = _affected(graph, rows, left) if graph else ()

@@ -24,15 +24,33 @@ STAGED = "staged.json"  # holds the URL of copies of shard files in object stora
 
 
 @contextmanager
-def writing(context: Context) -> Iterator[None]:
-    """Hold the write lock, after recovery; reentrant within one context."""
+def writing(context: Context, *, honour: bool = True) -> Iterator[None]:
+    """Hold the write lock, after recovery; reentrant within one context.
+
+    Requests of the erasure log that a restored workspace lacks are carried out first, unless `honour` is False.
+    """
     nested = context.lock.held
     with context.lock:
         if not nested:
             context.reload_config()
             context.check_identity()
             recover(context)
+            hash_contents(context)
+            if honour and context.keeps_log:
+                from shardgraph.forget.queue.request_queue import RequestQueue
+
+                RequestQueue(context).honour_log()
         yield
+
+
+def hash_contents(context: Context) -> None:
+    """Hash what samples hold that an earlier version added; those in damaged files are left for the next time."""
+    for unit in inventory.unhashed_units(context.catalogue):
+        with suppress(DamagedFile):
+            samples = context.store.read(unit)
+            contents = dict(zip(samples.ids, context.keys.contents(samples), strict=True))
+            with context.catalogue.transaction() as transaction:
+                inventory.set_contents(transaction, contents)
 
 
 def resume(context: Context) -> list[Certificate]:

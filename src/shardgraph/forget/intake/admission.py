@@ -9,7 +9,7 @@ from shardgraph.forget.config import Config
 from shardgraph.forget.erase.plan import forgotten_before
 from shardgraph.forget.intake.first_training import shards_of
 from shardgraph.forget.proof.keys import Keys
-from shardgraph.storage.catalogue import mark_part
+from shardgraph.storage.checksums import mark_part
 from shardgraph.storage.samples import TRAIN, Samples, cast, check
 from shardgraph.storage.store import Store
 from shardgraph.storage.tables import inventory
@@ -21,8 +21,10 @@ Known = tuple[str, str, str, str, str]
 """(sample id, label, source, subject, split)."""
 
 
-def admit(samples: Samples, store: Store, config: Config, keys: Keys, *, allow_return: bool) -> tuple[Samples, int]:
-    """The samples as they are stored, and how many return after an erasure; an error unless all may be added."""
+def admit(
+    samples: Samples, store: Store, config: Config, keys: Keys, *, allow_return: bool
+) -> tuple[Samples, list[str]]:
+    """The samples as they are stored, and the ids that return after an erasure; an error unless all may be added."""
     tokens, features = cast(samples.tokens, config.dtype, "tokens"), cast(samples.features, "float32", "features")
     samples = check(replace(samples, tokens=tokens, features=features))
     check_dims(samples, config)
@@ -37,8 +39,8 @@ def check_dims(samples: Samples, config: Config) -> None:
         raise InputError(f"this workspace holds tokens and features of {config.dims} dimensions, got {dims}")
 
 
-def admit_rows(rows: Sequence[Arriving], store: Store, config: Config, keys: Keys, *, allow_return: bool) -> int:
-    """How many of these samples return after an erasure; an error unless all of them may be added."""
+def admit_rows(rows: Sequence[Arriving], store: Store, config: Config, keys: Keys, *, allow_return: bool) -> list[str]:
+    """The ids of these samples that return after an erasure; an error unless all of them may be added."""
     ids = [sample for sample, _, _, _ in rows]
     if twice := sorted(sample for sample, times in Counter(ids).items() if times > 1):
         raise DuplicateSample(f"ids must be unique, got {some(twice)} more than once", twice)
@@ -54,7 +56,7 @@ def admit_rows(rows: Sequence[Arriving], store: Store, config: Config, keys: Key
     train = [row for row in rows if row[3] == TRAIN]
     if config.trained and train:  # a sample without a shard would make every later training fail
         shards_of(config, *(tuple(row[i] for row in train) for i in range(3)))
-    return len(gone)
+    return gone
 
 
 def find_present(samples: Iterable[Known], store: Store) -> set[str]:

@@ -91,7 +91,7 @@ def _location_of(root: Path, identity: dict[str, Any], path: str | None) -> str 
     name = identity["name"]
     if (given := given_location(name, path)) is not None:
         return given
-    kept = _kept_location(root)
+    kept = kept_location(root)
     if kept is None or not kept.startswith("python:"):
         return kept
     if is_registered(name):
@@ -103,7 +103,8 @@ def _location_of(root: Path, identity: dict[str, Any], path: str | None) -> str 
     )
 
 
-def _kept_location(root: Path) -> str | None:
+def kept_location(root: Path) -> str | None:
+    """Where the workspace's backbone was when it was given last; None if no location is kept."""
     try:
         return str(json.loads((root / LOCATION).read_bytes())["location"])
     except FileNotFoundError:
@@ -158,7 +159,7 @@ def embed_arriving(
     context.record_event("arrived", {"input": mark})
     if context.backbone_path:
         given = given_location(context.config.backbone["name"], context.backbone_path)
-        if given is not None and given != _kept_location(context.root):
+        if given is not None and given != kept_location(context.root):
             save_location(context.root, given)
 
 

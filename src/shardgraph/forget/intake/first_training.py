@@ -1,4 +1,4 @@
-"""The first training: which configuration it fixes, and which unit each sample belongs in.
+"""Training: which configuration the first one fixes, which unit each sample belongs in, and the order of the steps.
 
 `plan_configuration` only reads; `aim_samples` writes. No sample is moved before both have checked their input.
 """
@@ -9,7 +9,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from shardgraph.errors import ConfigError, InputError
+from shardgraph.forget.build.build import build
+from shardgraph.forget.build.wanted import Manifest
 from shardgraph.forget.config import Config
+from shardgraph.forget.context import Context
 from shardgraph.graph import Topology
 from shardgraph.learn.recipe import Recipe
 from shardgraph.storage.files import check_room
@@ -18,7 +21,47 @@ from shardgraph.storage.store import Store, shard_unit, test_unit
 from shardgraph.storage.tables import inventory
 
 if TYPE_CHECKING:
+    from shardgraph.learn.private.accounting.budget import Budget
     from shardgraph.learn.private.accounting.terms import PrivacyTerms
+
+
+def place_and_build(
+    context: Context,
+    topology: Topology | None,
+    recipe: Recipe | None,
+    privacy: "PrivacyTerms | None",
+    budget: "Budget | None",
+    *,
+    rebuild: bool,
+) -> Manifest:
+    """Place the samples of the inbox in shards and build what is missing; the steps of a training. Needs the lock."""
+    store = context.store
+    if not rebuild:
+        context.check_numerics()
+    if privacy is not None and budget is not None:
+        privacy = replace(privacy, budget=budget)
+    first = not context.config.trained
+    config = plan_configuration(store, context.config, topology, recipe, privacy)
+    if config.privacy is not None or budget is not None:
+        from shardgraph.forget.privacy.private_edges import check_releases, with_budget
+
+        config = with_budget(store, config, budget)
+        if not first:
+            check_releases(store, config, waiting_shards(store, config), rebuild=rebuild)
+    if rebuild:
+        with context.catalogue.transaction() as transaction:
+            inventory.clear_built_keys(transaction)
+    if first:
+        aim_samples(store, config, first=True)
+    context.save_config(config)
+    aim_samples(store, config)
+    store.place(lambda done, of: context.progress("placing", done, of))
+    manifest = build(context)
+    detail = {"model": context.keys.mark(manifest.model_digest), "groups": len(manifest.groups)}
+    context.record_event("trained", detail | {"config": context.keys.mark("config", config.basis)})
+    context.record_identity()
+    context.catalogue.scrub()
+    return manifest
 
 
 def plan_configuration(
@@ -45,9 +88,9 @@ def plan_configuration(
     if privacy is not None or topology.graph(()).private:
         from shardgraph.forget.privacy.private_edges import private_recipe, settled_terms
 
+        recipe = private_recipe(recipe)
         sizes = Counter(waiting_shards(store, config, first=True))
         terms = settled_terms(topology.graph(sizes), sizes, privacy)
-        recipe = private_recipe(recipe)
         config = replace(config, privacy=terms.to_json() if terms else None)
     recipe = recipe or Recipe()
     recipe.head_count(dims[0])

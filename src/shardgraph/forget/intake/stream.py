@@ -4,15 +4,19 @@ The files of a part are written when it arrives. The catalogue lists the samples
 anything goes wrong before, the files are destroyed; after a crash, the next command destroys them.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from shardgraph.errors import DuplicateSample, some
 from shardgraph.forget.context import Context
 from shardgraph.forget.erase.recovery import writing
 from shardgraph.forget.intake.admission import admit, only_new
+from shardgraph.forget.proof import erasure_log
+from shardgraph.storage.catalogue import Transaction
 from shardgraph.storage.files import check_room
 from shardgraph.storage.samples import Samples
+from shardgraph.storage.tables import ledger
 from shardgraph.storage.tables.inventory import Row
 
 _Columns = tuple[tuple[str, ...], ...]
@@ -23,11 +27,12 @@ class Arrived:
     """What a stream brought so far: names in memory, embeddings in files that the catalogue does not list yet."""
 
     present: int = 0  # samples that were here already
-    returning: int = 0  # samples that were forgotten before
+    returning: list[str] = field(default_factory=list)  # samples that were forgotten before
     dims: tuple[int, int] | None = None
     ids: set[str] = field(default_factory=set)
     digests: dict[str, str] = field(default_factory=dict)
     columns: list[_Columns] = field(default_factory=list)
+    contents: list[str] = field(default_factory=list)  # keyed hashes of what the samples hold
     shared: dict[str, str] = field(default_factory=dict)  # one object for equal labels, sources, subjects and units
 
     def rows(self) -> Iterator[Row]:
@@ -50,14 +55,23 @@ def add_parts(context: Context, parts: Iterable[Samples], *, allow_return: bool,
                 _add_part(context, arrived, part, allow_return, skip_present)
             if arrived.ids:
                 context.save_config(replace(before, dims=arrived.dims))
-                context.store.list_inbox(arrived.digests, arrived.rows())
+                also = partial(_record_return, context, arrived.returning) if arrived.returning else None
+                context.store.list_inbox(arrived.digests, arrived.rows(), arrived.contents, also)
+                context.record_identity()
         except BaseException:
             context.store.drop_empty_inbox()
             context.save_config(before)
             raise
-        if arrived.returning:
-            context.record_event("returned", {"samples": arrived.returning})
+        if arrived.returning and context.keeps_log:
+            erasure_log.confirm(context)
     return arrived
+
+
+def _record_return(context: Context, ids: Sequence[str], transaction: Transaction) -> None:
+    """Record that forgotten samples are here again, in the transaction that adds them."""
+    ledger.add_event(transaction, "returned", {"samples": len(ids)}, context.now())
+    if context.keeps_log:
+        erasure_log.owe_return(context, transaction, ids)
 
 
 def _add_part(context: Context, arrived: Arrived, part: Samples, allow_return: bool, skip_present: bool) -> None:
@@ -72,6 +86,7 @@ def _add_part(context: Context, arrived: Arrived, part: Samples, allow_return: b
         raise DuplicateSample(f"ids must be unique, got {some(twice)} more than once", twice)
     check_room(context.root, 2 * (part.tokens.nbytes + part.features.nbytes) + (1 << 20))
     arrived.returning += returning
+    arrived.contents += context.keys.contents(part)
     arrived.dims = (part.tokens.shape[1], part.features.shape[1])
     units, digests = store.write_inbox(part)
     arrived.digests |= digests

@@ -46,6 +46,11 @@ def private_recipe(recipe: Recipe | None) -> Recipe:
     """The recipe, or a default one for private training; an error if adapters cannot be trained privately with it."""
     if recipe is None:
         return Recipe(name="private", adapter="linear", loss="bce", lr=1e-3)  # few parameters, so little noise
+    if not recipe.has_adapters:
+        raise ConfigError(
+            "private edges need adapters to train, got adapter 'none': give --adapter linear, or leave out private "
+            "edges (prototypes are exact sums, without noise)"
+        )
     if recipe.loss != "bce":
         raise ConfigError(
             f"private edges need the loss 'bce', got {recipe.loss!r} (--loss bce): a softmax would tie an adapter to "

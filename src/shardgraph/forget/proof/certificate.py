@@ -13,10 +13,11 @@ from typing import Any
 from shardgraph import __version__
 from shardgraph.digest import canonical_json, digest
 from shardgraph.errors import DamagedFile, VerificationError
+from shardgraph.forget.build.wanted import Manifest, graph_over
 from shardgraph.forget.context import Context
 from shardgraph.forget.proof.keys import Keys, certificate_leaf, check_signature
 from shardgraph.storage.files import write_file
-from shardgraph.storage.tables import ledger
+from shardgraph.storage.tables import inventory, ledger
 
 EXACT = "exact: the model equals, byte for byte, one built from the retained samples alone"
 WITHDRAWN = (
@@ -116,6 +117,33 @@ class Certificates:
 
 
 # Writing and checking a certificate
+
+
+def draft_certificate(context: Context, number: int, event: str, manifest: Manifest, **facts: object) -> dict[str, Any]:
+    """What a certificate says about the model and the configuration of now, and these facts; for `issue`."""
+    config = context.config
+    graph = graph_over(inventory.unit_labels(context.catalogue), config).digest if config.trained else ""
+    return {
+        "number": number,
+        "time": context.now().isoformat(),
+        "event": event,
+        **_guarantee(context, manifest),
+        "model_digest": manifest.model_digest,
+        "missing": len(manifest.missing),
+        "config": config.digest,
+        "graph": graph,
+        "fingerprint": manifest.fingerprint or context.numerics,
+        **facts,
+    }
+
+
+def _guarantee(context: Context, manifest: Manifest) -> dict[str, Any]:
+    """The guarantee that holds: exact, withdrawn, or (alpha, beta) if served groups have private edges."""
+    if context.config.privacy is None:
+        return {"guarantee": WITHDRAWN if manifest.missing else EXACT}
+    from shardgraph.forget.privacy.guarantee import state_guarantee
+
+    return state_guarantee(context.store, context.config, manifest, context.numerics)
 
 
 def issue(root: Path, keys: Keys, draft: dict[str, Any]) -> Certificate:

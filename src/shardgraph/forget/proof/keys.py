@@ -8,14 +8,17 @@ import hashlib
 import hmac
 import os
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 from shardgraph.errors import DamagedFile, VerificationError
 from shardgraph.storage.files import read_file, write_file
+from shardgraph.storage.samples import Samples
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,14 @@ class Keys:
             )
         return cls(secret, Ed25519PrivateKey.from_private_bytes(raw))
 
+    def with_new_secret(self) -> "Keys":
+        """The same signing key with a new secret."""
+        return Keys(os.urandom(32), self.signing)
+
+    def save_secret(self, root: Path) -> None:
+        """Replace secret.key; the old one is overwritten."""
+        write_file(root, root / "secret.key", self.secret, mode=0o600)
+
     @property
     def public(self) -> str:
         """The public key, in hex."""
@@ -57,6 +68,18 @@ class Keys:
     def mark(self, *parts: str) -> str:
         """A keyed hash (HMAC) of names; without the secret it discloses nothing."""
         return hmac.new(self.secret, _joined(parts), hashlib.sha256).hexdigest()
+
+    def contents(self, samples: Samples) -> list[str]:
+        """A keyed hash of what every sample holds: HMAC-SHA-256 over its tokens and features, the first 32 digits."""
+        begun = hmac.new(self.secret, _joined(("content",)), hashlib.sha256)
+        tokens, features = (np.ascontiguousarray(part) for part in (samples.tokens, samples.features))
+        found = []
+        for i, (start, end) in enumerate(pairwise(samples.offsets.tolist())):
+            h = begun.copy()
+            h.update(tokens[start:end].view(np.uint8).data)
+            h.update(features[i].view(np.uint8).data)
+            found.append(h.hexdigest()[:32])
+        return found
 
     def nonce(self, certificate: int, sample_id: str) -> str:
         """The nonce that opens a sample's leaf in a certificate; only the requester should get it."""

@@ -6,16 +6,15 @@ edges both check only the files: their training draws new noise each time, and e
 """
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from shardgraph.errors import FingerprintError, ShardgraphError, VerificationError, WorkspaceBusy, WorkspaceError, some
-from shardgraph.forget.build.build import prototypes_key, publishable_models, sum_prototypes
+from shardgraph.forget.build.build import check_manifest, sum_prototypes
 from shardgraph.forget.build.wanted import (
     Manifest,
-    built_as_wanted,
     group_path,
     load_classes,
     load_group,
@@ -27,7 +26,6 @@ from shardgraph.forget.proof.certificate import Certificate, certificate_path, c
 from shardgraph.forget.rights.provision import check_provisioned, find_different
 from shardgraph.forget.rights.rights import rights_by_consumer
 from shardgraph.learn.executors import GroupTask
-from shardgraph.learn.inca import model_digest
 from shardgraph.learn.numerics import difference
 from shardgraph.storage.files import destroy, scratch_file
 from shardgraph.storage.samples import TEST
@@ -36,7 +34,6 @@ from shardgraph.storage.tables import erasures, inventory, ledger
 
 ATTEMPTS = 5  # to compare all groups while other processes write
 PAUSE = 0.5  # seconds, while another process holds the lock
-_WRITE = "`shardgraph train` writes it again"
 PROMISED = ("shards", "heldout", "models")  # folders whose bytes depend on the retained data alone
 
 
@@ -82,12 +79,13 @@ class Rebuild:
     private: int = 0  # groups with private edges, which are not rebuilt: that would be one more release
 
 
-def find_problems(context: Context, units: Iterable[str]) -> str:
-    """What the plain checks find wrong during an erasure that rewrote these units; "" if nothing.
+def find_problems(context: Context, units: Iterable[str], groups: Collection[str]) -> str:
+    """What is wrong with what an erasure wrote: these units, these groups, prototypes and manifest; "" if nothing.
 
-    Other units are not checked: if one of them is damaged, the operation that reads it fails.
+    The manifest is compared with the catalogue. Bytes that the erasure did not write are not read: if they are damaged,
+    what reads them fails, and not the requests of this erasure.
     """
-    looks = (("certificates", _certificates), ("samples", lambda b: _catalogued(b, units)), ("model", _model))
+    looks = (("samples", lambda b: _catalogued(b, units)), ("model", lambda b: _model(b, groups)))
     wrong = [check for check in (_look(name, look, context) for name, look in looks) if not check.ok]
     return "; ".join(f"{check.name}: {check.detail}" for check in wrong)
 
@@ -103,6 +101,10 @@ def run_checks(context: Context, *, full: bool) -> Verification:
         ("keys", _keys),
         ("numerics", _numerics),
     ]
+    if context.keeps_log:
+        from shardgraph.forget.proof.log_standing import describe
+
+        looks.append(("record", describe))
     if inventory.is_provisioning(context.catalogue):
         looks.append(("rights", _rights))
         looks += [("rights rebuilt", _rights_rebuilt)] if full else []
@@ -224,44 +226,14 @@ def _catalogued(context: Context, units: Iterable[str]) -> str:
     return f"{count} samples, every file as catalogued"
 
 
-def check_manifest(context: Context) -> Manifest:
-    """The manifest; an error unless it names what the catalogue lists as built, and the model recorded last."""
-    manifest = Manifest.load(context.root)
-    if not manifest.model_digest:
-        if ledger.has_event(context.catalogue, "trained"):
-            raise VerificationError(f"manifest.json names no model, the ledger does; {_WRITE}")
-        return manifest
-    wanted = wanted_groups(context.store, context.config, manifest.fingerprint)
-    built, current = inventory.built_groups(context.catalogue), built_as_wanted(context.store, wanted)
-    if odd := [name for name, found in manifest.groups.items() if name not in built or built[name].digest != found]:
-        raise VerificationError(
-            f"manifest.json names groups that the catalogue lists otherwise: {some(sorted(odd))}; {_WRITE}"
-        )
-    if odd := sorted(set(manifest.missing) - (set(wanted) - set(manifest.groups))):
-        raise VerificationError(f"manifest.json says that groups are missing which are not: {some(odd)}; {_WRITE}")
-    sums = inventory.built_prototypes(context.catalogue)
-    if sums is None or sums.digest != manifest.prototypes:
-        raise VerificationError(f"manifest.json names other prototypes than the catalogue; {_WRITE}")
-    placed = sums.key != prototypes_key(context.store, context.config)  # samples, and the groups are not built yet
-    if manifest.groups and not placed and not current:
-        raise VerificationError(
-            f"manifest.json names other numerics than those that its groups were built with; {_WRITE}"
-        )
-    found = model_digest(manifest.groups, manifest.prototypes, manifest.classes, manifest.weight)
-    if found != manifest.model_digest:
-        raise VerificationError(f"model_digest should be {found}, the manifest says {manifest.model_digest}")
-    possible = publishable_models(context.catalogue)
-    if possible and context.keys.mark(found) not in possible:
-        raise VerificationError("the model is not the one that the ledger recorded last")
-    return manifest
-
-
-def _model(context: Context) -> str:
+def _model(context: Context, groups: Collection[str] | None = None) -> str:
+    """Check the manifest against the catalogue and the files; with `groups`, of the adapters only their files."""
     root, manifest = context.root, check_manifest(context)
     if not manifest.model_digest:
         return "no model yet"
     for name, expected in manifest.groups.items():
-        load_group(root, name, expected)
+        if groups is None or name in groups:
+            load_group(root, name, expected)
     if manifest.classes != load_classes(root, manifest.prototypes):
         raise VerificationError(f"manifest.json names the classes {some(manifest.classes)}, the prototypes have others")
     return f"{len(manifest.groups)} groups, model {manifest.model_digest[:16]}"

@@ -4,6 +4,8 @@
                    |          (from here on it cannot be cancelled)
                    +-> cancelled                      any -> failed, with a reason; its data stays withheld
 
+A request whose files are damaged stays instant, with a reason, until they are restored.
+
 A request enters a state in the transaction that makes the state true, or after it has become true. While a request
 waits, its samples are listed as withheld, and nothing that learned from them is served (`views.served`).
 
@@ -12,7 +14,7 @@ request with the nearest deadline and all requests that wait for the same groups
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -59,6 +61,7 @@ __all__ = [
     "asked_by",
     "cancel",
     "close",
+    "delay",
     "enter",
     "fail",
     "failure_reason",
@@ -71,33 +74,45 @@ __all__ = [
     "now",
     "settle",
     "start",
+    "waiting_since",
     "wish",
     "withheld_by",
 ]
+DAMAGED = (
+    "it waits: a file that it needs is damaged or missing; `shardgraph verify` names it: restore it from a backup, and "
+    "the request is carried out"
+)
 PATIENCE = timedelta(days=30)  # the deadline of a request that names none
 MOST = 10_000  # requests that are considered for one batch
 
 
 @dataclass(frozen=True)
 class Submission:
-    """A request to be entered: who asks for what, by when; `key` and `body` identify a repeated request."""
+    """A request to be entered: who asks for what, by when; `key` and `body` identify a repeated request.
+
+    `named` holds (kind, name) pairs that the asker gave and `request` replaces by samples. With `earlier`, all that is
+    named left with that request of the same asker; this one takes no sample and gets the same certificate.
+    """
 
     request: ForgetRequest
     asker: str = ""
     deadline: datetime | None = None
     key: str | None = None
     body: str = ""
+    named: tuple[tuple[str, str], ...] = ()
+    earlier: int | None = None
 
 
 # The life of a request
 
 
-def enter(transaction: Transaction, what: Submission, ids: Sequence[str], marks: Iterable[str] = ()) -> int:
+def enter(
+    transaction: Transaction, what: Submission, received: datetime, ids: Sequence[str], marks: Iterable[str] = ()
+) -> int:
     """Add a request, withhold its samples, and record the event; returns its number.
 
     `marks` are keyed hashes of what it names; they show who asked for what after the names are deleted.
     """
-    received = datetime.now(UTC)
     new = NewRequest(
         received=received.isoformat(),
         deadline=(what.deadline or received + PATIENCE).astimezone(UTC).isoformat(),
@@ -150,6 +165,11 @@ def fail(transaction: Transaction, numbers: Iterable[int], reason: str) -> None:
     requests.fail_requests(transaction, numbers, reason)
 
 
+def delay(transaction: Transaction, number: int, reason: str) -> None:
+    """Record why a waiting request waits longer, in a text that contains no names."""
+    requests.set_reason(transaction, number, reason)
+
+
 def failure_reason(error: Exception) -> str:
     """Why a request failed; the text contains no names, because it stays when the names are deleted."""
     if isinstance(error, DamagedFile):
@@ -157,8 +177,13 @@ def failure_reason(error: Exception) -> str:
     return f"{type(error).__name__}: `shardgraph verify` says what is wrong"
 
 
-def cancel(catalogue: Catalogue, number: int, *, release: bool = False) -> None:
-    """Cancel a waiting request and release its samples; with `release`, its key may be used again."""
+def cancel(
+    catalogue: Catalogue, number: int, *, release: bool = False, also: Callable[[Transaction], None] | None = None
+) -> None:
+    """Cancel a waiting request and release its samples; with `release`, its key may be used again.
+
+    `also` is called within the transaction.
+    """
     with catalogue.transaction() as transaction:
         found = find(catalogue, number)
         waits = found.erasure is None
@@ -167,6 +192,8 @@ def cancel(catalogue: Catalogue, number: int, *, release: bool = False) -> None:
         requests.release_samples(transaction, number)
         requests.drop_names(transaction, number, key=release)
         ledger.add_event(transaction, CANCELLED, {"entry": number})
+        if also is not None:
+            also(transaction)
     catalogue.scrub()
 
 
@@ -203,20 +230,36 @@ def wish(catalogue: Catalogue, number: int) -> ForgetRequest:
 # Batches
 
 
-def next_batch(context: Context, grace: float = 0.0) -> list[int]:
+def next_batch(context: Context, grace: float = 0.0, without: Collection[int] = ()) -> list[int]:
     """The requests to carry out now: the due request with the nearest deadline, and all that share groups with it.
 
     A request becomes due after `grace` seconds, in which it can be cancelled, or earlier if its deadline is nearer.
+    Those in `without` are left out.
     """
-    waiting = due_requests(context.catalogue, grace)
+    waiting = [number for number in due_requests(context, grace) if number not in without]
     return group_requests(waiting[0], _touched(context, waiting)) if waiting else []
 
 
-def due_requests(catalogue: Catalogue, grace: float = 0.0) -> list[int]:
+def due_requests(context: Context, grace: float = 0.0) -> list[int]:
     """The waiting requests that are due, the nearest deadline first."""
-    waiting = requests.requests_after(catalogue, states=(requests.INSTANT,), limit=MOST)
+    found = requests.requests_after(context.catalogue, states=(RECEIVED, INSTANT), limit=MOST)
+    context.waiting_since = {one.number: waiting_since(context, one) for one in found}  # others wait no more
+    time, clock = context.now(), context.monotonic()
+    waiting = [request for request in found if request.state == INSTANT]
     ordered = sorted(waiting, key=lambda request: (datetime.fromisoformat(request.deadline), request.number))
-    return [request.number for request in ordered if _is_due(request, grace)]
+    return [one.number for one in ordered if _is_due(one, time, clock - context.waiting_since[one.number], grace)]
+
+
+def waiting_since(context: Context, request: Request) -> float:
+    """When a request was received, by the monotonic clock of this process.
+
+    The system's clock is asked once, when this process first sees the request; if it is set later, the grace period
+    stays as long as it is. A request of the future counts as received now: the clock was set back in between.
+    """
+    if (known := context.waiting_since.get(request.number)) is not None:
+        return known
+    age = max(0.0, (context.now() - datetime.fromisoformat(request.received)).total_seconds())
+    return context.waiting_since.setdefault(request.number, context.monotonic() - age)
 
 
 def group_requests(first: int, touched: Mapping[int, set[str]]) -> list[int]:
@@ -247,7 +290,6 @@ def _touched(context: Context, numbers: Sequence[int]) -> dict[int, set[str]]:
     return {n: {group.name for group in groups[n]} | {row.unit for row in rows[n]} for n in numbers}
 
 
-def _is_due(request: Request, grace: float) -> bool:
-    time, wait = datetime.now(UTC), timedelta(seconds=grace)
-    received, deadline = (datetime.fromisoformat(text) for text in (request.received, request.deadline))
-    return received > time or time >= received + wait or time + wait >= deadline  # a clock may have been set back
+def _is_due(request: Request, time: datetime, age: float, grace: float) -> bool:
+    """Whether the grace period of a request is over, or its deadline comes first."""
+    return age >= grace or time + timedelta(seconds=grace) >= datetime.fromisoformat(request.deadline)

@@ -7,20 +7,30 @@ process may be killed at any time: all state is in the catalogue.
 import json
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
-from shardgraph.errors import DiskFull, ShardgraphError, WorkspaceBusy, WorkspaceError
-from shardgraph.forget.context import LOG_POINTER, Context
+from shardgraph.errors import (
+    DamagedFile,
+    DiskFull,
+    ShardgraphError,
+    VerificationError,
+    WorkspaceBusy,
+    WorkspaceError,
+)
+from shardgraph.forget.context import Context
 from shardgraph.forget.erase import execute
-from shardgraph.forget.erase.execute import check_inputs
+from shardgraph.forget.erase.execute import check_disk, check_inputs
 from shardgraph.forget.erase.plan import ForgetPlan, ForgetRequest, named_rows, plan_forget
 from shardgraph.forget.erase.recovery import writing
 from shardgraph.forget.proof import erasure_log
 from shardgraph.forget.proof.certificate import Certificate, certificate_path
+from shardgraph.forget.proof.log_standing import describe, look
 from shardgraph.forget.queue import queue
 from shardgraph.forget.queue.queue import Submission, next_batch, unite_requests
 from shardgraph.storage.catalogue import Transaction
+from shardgraph.storage.files import Stamp, file_stamp
 from shardgraph.storage.tables import erasures, inventory, ledger, requests
 from shardgraph.storage.tables.requests import Request
 
@@ -33,23 +43,35 @@ class RequestQueue:
 
     def __init__(self, context: Context) -> None:
         self._context = context
+        self._delayed: dict[int, dict[Path, Stamp | None]] = {}  # requests that wait for files, and how these were
 
     # Requests
 
-    def submit(self, what: Submission) -> Request:
-        """Add a request and withhold the samples that it names; a repeated key returns the first request."""
+    def submit(self, what: Submission, *, replayed: Sequence[str] = ()) -> Request:
+        """Add a request and withhold the samples that it names; a repeated key returns the first request.
+
+        `replayed` are the names of the requests in the erasure log that this one carries out again.
+        """
         context = self._context
         if what.key and (before := queue.find_repeated(context.catalogue, what.key, what.body)):
             return self.find(before)
+        if what.earlier is not None:
+            return self._repeat(what, what.earlier)
+        if what.named:  # they stand for these samples only as long as no row was changed
+            context.catalogue.check("samples")
         rest, joined = self.without_leaving(what.request)
         plan = (
             plan_forget(context.store, context.config, context.keys, rest) if rest.selectors() or not joined else None
         )
         if plan and plan.rows:
-            check_inputs(context, plan, instant=True)
+            check_disk(context, plan, instant=False)  # a damaged file delays the erasure, not the withholding
         with context.catalogue.transaction() as transaction:
-            number = self._enter(transaction, what, plan, joined)
-        return self.find(number)
+            number = self._enter(transaction, what, plan, joined, replayed)
+        if plan and plan.rows and context.keeps_log:
+            erasure_log.confirm(context)
+        found = self.find(number)
+        queue.waiting_since(context, found)  # its grace period begins now, whatever happens to the clock
+        return found
 
     def has_accepted(self, plan: ForgetPlan) -> bool:
         """Whether all samples of a plan are erased or withheld; either happens in one transaction."""
@@ -65,8 +87,11 @@ class RequestQueue:
 
         With `release` its Idempotency-Key may be used again: use it if the acceptance was never confirmed.
         """
-        queue.cancel(self._context.catalogue, number, release=release)
-        erasure_log.append_cancelled(self._context, number)
+        context, keeps_log = self._context, self._context.keeps_log
+        also = (lambda transaction: erasure_log.owe_cancellation(context, transaction, number)) if keeps_log else None
+        queue.cancel(context.catalogue, number, release=release, also=also)
+        if keeps_log:
+            erasure_log.confirm(context)
         return self.find(number)
 
     def retry(self, number: int) -> Request:
@@ -99,22 +124,28 @@ class RequestQueue:
         return chosen
 
     def carry_out(self, grace: float = 0.0) -> list[int]:
-        """Finish interrupted erasures, then carry out the next batch; returns its requests, none if nothing is due."""
+        """Finish interrupted erasures, then carry out the next batch; returns its requests, none if nothing is due.
+
+        A request that needs a damaged file waits until the file changes; others are carried out meanwhile.
+        """
         context = self._context
-        waiting = erasures.erasures_under_way(context.catalogue) or next_batch(context, grace)
+        waiting = erasures.erasures_under_way(context.catalogue) or next_batch(context, grace, self._held_up())
         if not waiting and not context.catalogue.dirty:
             queue.settle(context.catalogue)
             return []
         with writing(context):
-            batch = [number for number in next_batch(context, grace) if self._can_run(number)]
-            if batch:
-                context.drop_models()
-                execute.carry_out(context, self._plan(batch), False, batch)
-            return batch
+            while batch := next_batch(context, grace, self._held_up()):
+                if ready := [number for number in batch if self._can_run(number)]:
+                    context.drop_models()
+                    execute.carry_out(context, self._plan(ready), False, ready)
+                    return ready
+        return []
 
     def wait_for(self, number: int) -> Certificate:
         """Wait until a request is done and return its certificate; if no service runs, this carries it out itself."""
         while (found := self.find(number)).state not in requests.FINAL:
+            if found.failure:
+                raise WorkspaceError(f"request {number} is accepted, and nothing it names is served; {found.failure}")
             if self._context.is_served:
                 time.sleep(POLL)
             else:
@@ -134,17 +165,61 @@ class RequestQueue:
     # The log of erasures outside the workspace
 
     def keep_log(self, path: Path) -> None:
-        """Log forget requests in a file outside the workspace and its backups, from now on."""
-        erasure_log.keep_log(self._context, path)
+        """Log forget requests in a file outside the workspace and its backups, from now on.
 
-    def replay(self) -> Request | None:
+        The file must be new, or the record of this workspace.
+        """
+        with nullcontext() if path.exists() else writing(self._context, honour=False):
+            erasure_log.keep_log(self._context, path)
+
+    def begin_log(self, path: Path) -> str:
+        """Begin a new log with all that this workspace and the readable lines of the old log know, and honour it.
+
+        Returns what is wrong with the old log; "" if nothing is, or there was none.
+        """
+        with writing(self._context, honour=False):
+            wrong = erasure_log.begin_anew(self._context, path)
+            self.honour_log()
+        return wrong
+
+    def log_facts(self) -> tuple[Path, str] | None:
+        """The path of the log and what a check of all of it found; None if no log is kept."""
+        if not self._context.keeps_log:
+            return None
+        found = describe(self._context)
+        return look(self._context).path, found
+
+    def honour_log(self, *, full: bool = False) -> None:
+        """Carry out the requests of the log that the ledger lacks; if nothing is to do, this takes no lock.
+
+        While a service runs, it carries them out. With `full`, the whole log is checked.
+        """
+        context = self._context
+        standing = look(context, full=full)
+        if standing.settled or (context.is_served and not standing.missing):  # the service adds lines of its own
+            return
+        with writing(context, honour=False):
+            found = self.replay()
+            while found is not None and found.state not in requests.FINAL and not context.is_served:
+                self.withhold()
+                self.carry_out()
+                found = self.find(found.number)
+
+    def replay(self, *, full: bool = False) -> Request | None:
         """Submit again the requests of the log that the ledger lacks: the workspace was restored from a backup."""
-        names, ids = erasure_log.find_missing(self._context)
+        context = self._context
+        if not context.keeps_log or (standing := look(context, full=full)).settled:
+            return None
         found = None
-        if ids:
-            found = self.submit(Submission(ForgetRequest(samples=tuple(ids), reason="restored"), asker="record"))
-        if names:
-            erasure_log.record_replay(self._context, names)
+        if standing.ids:
+            wish = ForgetRequest(samples=standing.ids, reason="restored")
+            found = self.submit(Submission(wish, asker="record"), replayed=standing.missing)
+            restored = "this workspace was restored from a backup: requests of the record that are carried out again"
+            context.notes.append(f"{restored}: {standing.again}")
+        elif standing.missing:
+            with context.catalogue.transaction() as transaction:
+                erasure_log.record_replay(context, transaction, standing.missing)
+        erasure_log.settle(context)
         return found
 
     # Helpers
@@ -158,13 +233,12 @@ class RequestQueue:
         return replace(plan_forget(context.store, context.config, context.keys, samples), request=asked)
 
     def _can_run(self, number: int) -> bool:
-        """Whether a request can be carried out; if its files are damaged, it fails, and others go on."""
+        """Whether a request can be carried out; if its files are damaged, it waits, and others go on."""
         catalogue = self._context.catalogue
         try:
             plan = self._plan([number])
             if plan.rows:
-                check_inputs(self._context, plan, instant=False)
-                return True
+                return self._has_inputs(number, plan)
             with catalogue.transaction() as transaction:  # another erasure has forgotten its samples meanwhile
                 _finish_already(transaction, number, plan.already[-1])
                 transaction.mark_dirty()
@@ -176,22 +250,72 @@ class RequestQueue:
                 queue.fail(transaction, [number], queue.failure_reason(error))
         return False
 
-    def _enter(self, transaction: Transaction, what: Submission, plan: ForgetPlan | None, joined: int | None) -> int:
+    def _has_inputs(self, number: int, plan: ForgetPlan) -> bool:
+        """Whether the files that a request needs are whole; otherwise it waits until one of them changes."""
+        context, stamps = self._context, dict[Path, Stamp | None]()
+        for _ in range(2):  # the second look comes after the stamps: a file that is restored in between has another one
+            try:
+                check_inputs(context, plan, instant=False)
+                self._delayed.pop(number, None)
+                return True
+            except (DamagedFile, VerificationError):
+                last = certificate_path(context.root, ledger.last_certificate(context.catalogue))
+                files = [*map(context.store.path, inventory.unit_digests(context.catalogue)), last]
+                stamps = stamps or {path: file_stamp(path) for path in files}
+        self._delayed[number] = stamps
+        if self.find(number).failure != queue.DAMAGED:
+            with context.catalogue.transaction() as transaction:
+                queue.delay(transaction, number, queue.DAMAGED)
+        return False
+
+    def _held_up(self) -> list[int]:
+        """The requests that wait for files which have not changed since they were found damaged."""
+        return [
+            number
+            for number, stamps in self._delayed.items()
+            if all(file_stamp(path) == stamp for path, stamp in stamps.items())
+        ]
+
+    def _enter(
+        self,
+        transaction: Transaction,
+        what: Submission,
+        plan: ForgetPlan | None,
+        joined: int | None,
+        replayed: Sequence[str] = (),
+    ) -> int:
         context = self._context
         rows = plan.rows if plan else ()
         if inventory.find_by(context.catalogue, "id", [row.id for row in rows]) != list(rows):
             raise WorkspaceBusy("the workspace changed meanwhile; submit the request again")
-        named = {*what.request.selectors(), *(("samples", row.id) for row in rows)}
-        named |= {("subjects", row.subject) for row in rows if row.subject}
-        number = queue.enter(transaction, what, [row.id for row in rows], [context.keys.mark(*one) for one in named])
-        if rows:
-            if (context.root / LOG_POINTER).exists():
+        named = {*what.request.selectors(), *what.named, *(("samples", row.id) for row in rows)}
+        named |= {
+            (kind, name) for row in rows for kind, name in (("subjects", row.subject), ("sources", row.source)) if name
+        }
+        marks = [context.keys.mark(*one) for one in named]
+        number = queue.enter(transaction, what, context.now(), [row.id for row in rows], marks)
+        if replayed:
+            erasure_log.record_replay(context, transaction, replayed)
+        elif rows:
+            if context.keeps_log:
                 erasure_log.append(context, transaction, [row.id for row in rows])
         elif plan and plan.already:
             _finish_already(transaction, number, plan.already[-1])
         else:
             self._join(transaction, number, joined)
         return number
+
+    def _repeat(self, what: Submission, earlier: int) -> Request:
+        """Enter a request for what an earlier one has erased or is erasing, with the same certificate."""
+        context = self._context
+        with context.catalogue.transaction() as transaction:
+            found = self.find(earlier)
+            number = queue.enter(transaction, what, context.now(), [], [context.keys.mark(*one) for one in what.named])
+            if found.certificate is not None:
+                _finish_already(transaction, number, found.certificate)
+            else:
+                self._join(transaction, number, found.erasure)
+        return self.find(number)
 
     def _join(self, transaction: Transaction, number: int, erasure: int | None) -> None:
         """Assign a request to the erasure under way that forgets the same samples."""

@@ -1,15 +1,17 @@
 """Statistics from the ledger: accuracy over time, what erasures cost and saved, deadlines kept."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from shardgraph.forget.proof.keys import Keys
 from shardgraph.forget.queue import queue
 from shardgraph.storage.catalogue import Catalogue
 from shardgraph.storage.tables import ledger, requests
+from shardgraph.storage.tables.ledger import Event
 
 MEASURED = "measured"
+FORGETTING = ("received", "accepted")  # events: a request is entered, an erasure begins
 
 
 @dataclass(frozen=True)
@@ -46,24 +48,53 @@ class Deadlines:
     nearest: tuple[requests.Request, ...]  # open requests, by deadline
 
 
+def last_forgetting(catalogue: Catalogue) -> int:
+    """The number of the last event that asked for something to be forgotten; 0 before the first.
+
+    A model that was measured before it may have seen what is withheld or erased since: its figures are not shown.
+    """
+    last = (ledger.last_events(catalogue, event, 1) for event in FORGETTING)
+    return max((event.number for found in last for event in found), default=0)
+
+
 def measurements(catalogue: Catalogue, most: int = 200) -> list[Measurement]:
-    """The last measurements, the oldest first."""
-    found = reversed(ledger.last_events(catalogue, MEASURED, most))
-    return [Measurement(event.time, event.detail["accuracy"], event.detail["samples"]) for event in found]
+    """The last measurements since the last forgetting, the oldest first."""
+    found = ledger.last_events(catalogue, MEASURED, most)
+    since = last_forgetting(catalogue)  # read second: a request that comes in between hides what was found
+    shown = [event for event in reversed(found) if event.number > since]
+    return [Measurement(event.time, event.detail["accuracy"], event.detail["samples"]) for event in shown]
+
+
+def hide_withdrawn(catalogue: Catalogue, events: Sequence[Event]) -> list[Event]:
+    """The events without the accuracies that were measured before the last forgetting."""
+    since = last_forgetting(catalogue)
+    return [
+        replace(event, detail={"measures": event.detail["measures"]})
+        if event.event == MEASURED and event.number < since
+        else event
+        for event in events
+    ]
 
 
 def measured(catalogue: Catalogue, keys: Keys, model: str) -> bool:
-    """Whether the last measurement was of this model."""
+    """Whether the last measurement was of this model, and nothing was forgotten since."""
     last = ledger.last_events(catalogue, MEASURED, 1)
-    return bool(last) and last[0].detail["measures"] == keys.mark(model)
+    return bool(last) and last[0].detail["measures"] == keys.mark(model) and last[0].number > last_forgetting(catalogue)
 
 
 def measure(catalogue: Catalogue, keys: Keys, model: str, evaluate: Callable[[], dict[str, Any]]) -> None:
-    """Record the accuracy of a model in the ledger, unless the last measurement was of the same model."""
-    if not measured(catalogue, keys, model):
-        figures = evaluate()
-        told = {"measures": keys.mark(model), "accuracy": figures["accuracy"], "samples": figures["samples"]}
-        with catalogue.transaction() as transaction:
+    """Record the accuracy of a model in the ledger, unless the last measurement was of the same model.
+
+    If a request comes in while the model is measured, nothing is recorded: the figure may be of a model that saw what
+    the request names.
+    """
+    before = last_forgetting(catalogue)
+    if measured(catalogue, keys, model):
+        return
+    figures = evaluate()
+    told = {"measures": keys.mark(model), "accuracy": figures["accuracy"], "samples": figures["samples"]}
+    with catalogue.transaction() as transaction:
+        if last_forgetting(catalogue) == before:
             ledger.add_event(transaction, MEASURED, told)
 
 

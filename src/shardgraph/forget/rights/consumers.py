@@ -75,10 +75,12 @@ class Consumers:
 
     def model(self, consumer: str) -> Model:
         """The model of a consumer's right, in memory; assembled again when the right or its data has changed."""
+        self._context.check_log()
         return self._model(consumer).model
 
     def scores(self, consumers: Sequence[str], samples: Samples) -> dict[str, Answer]:
         """The scores of several consumers' models for the same samples, from one forward pass."""
+        self._context.check_log()
         check_dims(samples, self._context.config)
         models = {name: self._model(name) for name in consumers}
         scores = self._shared_pass(models).scores(models, samples)

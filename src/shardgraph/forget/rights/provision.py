@@ -13,7 +13,7 @@ from pathlib import Path
 from shardgraph.digest import digest
 from shardgraph.errors import DamagedFile
 from shardgraph.forget.build.build import run_tasks
-from shardgraph.forget.build.wanted import Wanted, tasks_for
+from shardgraph.forget.build.wanted import Wanted, read_built, tasks_for
 from shardgraph.forget.config import Config
 from shardgraph.forget.context import Context
 from shardgraph.forget.rights.coverage import Available, allowed_ids, available_groups
@@ -21,7 +21,7 @@ from shardgraph.forget.rights.rights import Right, rights_by_consumer
 from shardgraph.learn.executors import GroupTask
 from shardgraph.learn.inca import Adapters
 from shardgraph.storage.catalogue import Catalogue, Transaction
-from shardgraph.storage.files import adopt, destroy, destroy_with_folder, read_file, scratch_file
+from shardgraph.storage.files import adopt, destroy, destroy_with_folder, scratch_file
 from shardgraph.storage.samples import Samples, pack_samples
 from shardgraph.storage.store import Store
 from shardgraph.storage.tables import parties
@@ -46,10 +46,7 @@ class Provisioned:
 
     def load(self, root: Path) -> Adapters:
         """Its adapters, checked against their digest."""
-        raw = read_file(self.path(root))
-        if digest(raw) != self.digest:
-            raise DamagedFile(f"{self.path(root)} is torn or was changed; `shardgraph train --rebuild` builds it again")
-        return Adapters.from_bytes(raw)
+        return Adapters.from_bytes(read_built(self.path(root), self.digest))
 
 
 def provisioned_path(root: Path, consumer: str, key: str) -> Path:

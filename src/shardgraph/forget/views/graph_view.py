@@ -61,8 +61,9 @@ def view_graph(store: Store, config: Config, manifest: Manifest) -> GraphView:
     rates = {name: known.rate for name, known in terms_by_source(store.catalogue).items() if known.rate}
     asked = {name: sum(rates.get(s, 0.0) * n for s, n in sources.items()) for name, sources in held.items()}
     by_rates = any(asked.values())
-    expected = expected_cost(graph, sizes, asked if by_rates else None) if held else 0.0
-    worst = max((revisited_samples(graph, sizes, name) for name in held), default=0)
+    trained = held if config.the_recipe().has_adapters else {}
+    expected = expected_cost(graph, sizes, asked if by_rates else None) if trained else 0.0
+    worst = max((revisited_samples(graph, sizes, name) for name in trained), default=0)
     return GraphView(graph, shards, expected, worst, by_rates)
 
 
@@ -93,7 +94,7 @@ class ShardView:
     state: str
     labels: dict[str, int]
     sources: dict[str, int]
-    learns_from: tuple[str, ...]  # other shards
+    learns_from: tuple[str, ...]  # other shards that hold samples
     readers: tuple[str, ...]  # other shards whose adapters learn from it
     private: tuple[str, ...]  # those of the readers that learn with differential privacy
     groups: tuple[str, ...]
@@ -120,9 +121,11 @@ def view_shard(store: Store, config: Config, manifest: Manifest, name: str) -> S
     if shard_unit(name) not in held:
         raise InputError(f"there is no shard {name!r} with samples in it")
     graph = graph_over(held, config)
-    readers = sorted(graph.readers(name) - {name})
+    others = {unit.removeprefix("shard:") for unit in held} - {name}
+    readers = sorted(graph.readers(name) & others)
     sizes = {unit.removeprefix("shard:"): sum(labels.values()) for unit, labels in held.items()}
-    affected = graph.affected([name])
+    changed = [name] if config.the_recipe().has_adapters else []
+    affected = graph.affected(changed)
     group = next(group.name for group in graph.groups() if name in group.members)
     sources = inventory.unit_sources(store.catalogue, shard_unit(name))
     labels = [labels_in(found.members, held) for found in affected]
@@ -132,11 +135,11 @@ def view_shard(store: Store, config: Config, manifest: Manifest, name: str) -> S
         state=group_states(store, config, manifest).get(group, IDLE),
         labels=dict(Counter(held[shard_unit(name)]).most_common()),
         sources=dict(Counter(sources).most_common()),
-        learns_from=tuple(sorted(graph.neighbourhood(name) - {name})),
+        learns_from=tuple(sorted(graph.neighbourhood(name) & others)),
         readers=tuple(readers),
         private=tuple(reader for reader in readers if (reader, name) in graph.private),
         groups=tuple(found.name for found in affected),
         adapters=sum(map(len, labels)),
-        revisited=sum(sizes.get(shard, 0) for shard in graph.revisited([name])),
+        revisited=sum(sizes.get(shard, 0) for shard in graph.revisited(changed)),
         of=sum(sizes.values()),
     )

@@ -7,8 +7,8 @@ from shardgraph.errors import InputError
 from shardgraph.forget.erase.plan import forgotten_before
 from shardgraph.forget.proof.keys import Keys
 from shardgraph.storage.catalogue import Catalogue
-from shardgraph.storage.tables import inventory
 from shardgraph.storage.tables.inventory import Column
+from shardgraph.storage.tables.names import names_beginning, samples_beginning
 
 SEARCHABLE: dict[str, Column] = {"sample": "id", "subject": "subject", "source": "source"}
 
@@ -32,9 +32,9 @@ def find_names(
     if not beginning:
         raise InputError("a search must give the beginning of a name, got an empty one")
     if kind == "sample":
-        rows = inventory.samples_beginning(catalogue, beginning, sources, most)
+        rows = samples_beginning(catalogue, beginning, sources, most)
         return [Found(row.id, 1, row.label, row.source) for row in rows]
-    names = inventory.names_beginning(catalogue, SEARCHABLE[kind], beginning, sources, most)
+    names = names_beginning(catalogue, SEARCHABLE[kind], beginning, sources, most)
     return [Found(name, samples) for name, samples in names.items()]
 
 

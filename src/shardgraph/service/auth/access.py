@@ -13,15 +13,30 @@ from fastapi import Depends, HTTPException, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from shardgraph.errors import UnknownSample
-from shardgraph.forget import ForgetRequest, opens
+from shardgraph.forget import ForgetRequest, Submission, opens
 from shardgraph.service.auth.tokens import AUDITOR, CONSUMER, LOCAL, OPERATOR, OWNER, Caller, any_token, caller_of
-from shardgraph.service.runtime.runtime import Runtime
+from shardgraph.service.runtime.models import Models
+from shardgraph.service.runtime.runtime import LEASES, Runtime
 from shardgraph.storage.tables.requests import DONE
+from shardgraph.storage.tables.requests import FAILED as FAILED_STATE
 from shardgraph.storage.tables.requests import Request as StoredRequest
 
+ASK = "ask the operator, with this request's number"
 FAILED = (
     "the request could not be carried out, and what it names stays out of service; the operator can see why and retry "
-    "it: ask the operator, with this request's number"
+    f"it: {ASK}"
+)
+WAITS = (
+    "the request is accepted, and nothing that saw what it names is used; the erasure waits, because a file of the "
+    f"service is damaged, and is carried out when the operator has restored it: {ASK}"
+)
+UNVERIFIED = (
+    "what the request names is erased, but a check afterwards failed, so that there is no certificate yet; the "
+    f"operator can see why and retry it: {ASK}"
+)
+INCOMPLETE = (
+    "what the request names is erased, and nothing that saw it is used; parts of the model could not be rebuilt "
+    f"without it yet: {ASK}"
 )
 bearer = HTTPBearer(auto_error=False, description="`Authorization: Bearer sg.NAME.SECRET`, made by `shardgraph token`")
 
@@ -33,6 +48,14 @@ async def get_runtime(request: Request) -> Runtime:
 
 
 CurrentRuntime = Annotated[Runtime, Depends(get_runtime)]
+
+
+async def get_models(request: Request, runtime: CurrentRuntime) -> Models:
+    """This call's access to models; the gate sends what they made, or refuses it."""
+    return Models(runtime, request.scope[LEASES])
+
+
+CurrentModels = Annotated[Models, Depends(get_models)]
 
 
 async def get_caller(
@@ -66,31 +89,23 @@ Inspector = Annotated[Caller, Depends(allow(OPERATOR, AUDITOR))]  # may read wha
 Reader = Annotated[Caller, Depends(allow(OPERATOR, AUDITOR, OWNER))]  # may read requests; an owner, its own
 
 
-def check_owned(runtime: Runtime, who: Caller, request: ForgetRequest) -> None:
-    """Raise unless all that an owner's request names is the owner's.
+def limit_to_owned(runtime: Runtime, who: Caller, request: ForgetRequest) -> Submission:
+    """A request as the caller may submit it: an owner's names mean the samples of the owner's sources and no others.
 
-    Data of others, erased or not, and data that never existed give the same error.
+    A subject, label or shard is replaced by its samples in these sources. A name without any is an error, unless the
+    owner had it forgotten before. What other sources hold, held or never held gives the same answer.
     """
-    if who.role == OWNER and not _owns(runtime, who, request):
+    if who.role != OWNER:
+        return Submission(request, who.name)
+    found = runtime.queries.samples_within(request, who.sources)
+    earlier = [runtime.queries.request_naming(who.name, *one) for one, ids in found.items() if not ids]
+    if None in earlier:
         raise UnknownSample("never seen here among the sources of this token")
-
-
-def _owns(runtime: Runtime, who: Caller, request: ForgetRequest) -> bool:
-    try:
-        data = runtime.queries.selected_data(request)
-    except UnknownSample:
-        return False
-    return data.sources <= set(who.sources) and all(may_know_erased(runtime, who, *one) for one in data.erased)
-
-
-def may_know_erased(runtime: Runtime, who: Caller, kind: str, name: str) -> bool:
-    """Whether the caller may know that this was forgotten: an owner only if it asked for it, or it is its source.
-
-    A certificate covers all requests of a batch: that an owner asked for one does not entitle it to know the others.
-    """
-    if who.role != OWNER or (kind == "sources" and name in who.sources):
-        return True
-    return runtime.queries.was_asked_by(who.name, kind, name)
+    sources = tuple(name for (kind, name), ids in found.items() if kind == "sources" and ids)
+    samples = {sample for (kind, _), ids in found.items() if kind != "sources" for sample in ids}
+    own = ForgetRequest(samples=tuple(sorted(samples)), sources=sources, reason=request.reason)
+    last = None if own.selectors() else max(number for number in earlier if number is not None)
+    return Submission(own, who.name, named=tuple(request.selectors()), earlier=last)
 
 
 def only_owned(runtime: Runtime, who: Caller, ids: Iterable[str]) -> list[str]:
@@ -104,7 +119,16 @@ def only_owned(runtime: Runtime, who: Caller, ids: Iterable[str]) -> list[str]:
 def redact(stored: StoredRequest, who: Caller | None) -> StoredRequest:
     """A request as the caller may see it: why it failed may name data of others, and is not shown to an owner."""
     hidden = stored.failure and (who is None or who.role == OWNER)
-    return replace(stored, failure=FAILED) if hidden else stored
+    return replace(stored, failure=_said_to_owner(stored)) if hidden else stored
+
+
+def _said_to_owner(stored: StoredRequest) -> str:
+    """What an owner is told of a request that failed or waits; every word of it is true, and it names no file."""
+    if stored.state != FAILED_STATE:
+        return WAITS
+    if stored.erasure is None:
+        return FAILED
+    return UNVERIFIED if stored.certificate is None else INCOMPLETE
 
 
 def find_request(runtime: Runtime, number: int, who: Caller) -> StoredRequest:

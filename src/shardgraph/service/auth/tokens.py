@@ -63,7 +63,8 @@ def list_tokens(catalogue: Catalogue) -> list[dict[str, object]]:
 
 
 def revoke_token(catalogue: Catalogue, name: str) -> None:
-    """Make a token invalid from the next call on. Its name is kept: a workspace without tokens accepts everybody."""
+    """Make a token invalid from the next call on. Its name is kept, since a workspace without tokens accepts everybody;
+    the names of its sources are not."""
     with catalogue.transaction() as transaction:
         if not parties.revoke_token(transaction, name):
             raise InputError(f"there is no token named {name!r}")

@@ -3,6 +3,7 @@
 Names are sent in forms. In addresses, which browsers, proxies and logs keep, they are encrypted.
 """
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -11,17 +12,16 @@ from fastapi.responses import RedirectResponse
 from pydantic import ValidationError
 
 from shardgraph.errors import InputError
-from shardgraph.forget import Submission
-from shardgraph.service.auth.access import CurrentRuntime, may_know_erased
+from shardgraph.service.auth.access import CurrentModels, CurrentRuntime
 from shardgraph.service.auth.tokens import OWNER, Caller
 from shardgraph.service.pages.rendering import PREFIX, render
 from shardgraph.service.pages.sessions import MAX_ENCRYPTED, EncryptedAddresses
 from shardgraph.service.pages.visitors import Asker, Form, PageRoute, read_exact, read_name, read_text
-from shardgraph.service.routes.requests import make_request, preview_request
+from shardgraph.service.routes.requests import make_submission, preview_request
 from shardgraph.service.runtime.queries import KINDS
 from shardgraph.service.runtime.runtime import Runtime
 from shardgraph.service.schemas import NewRequest
-from shardgraph.storage.tables.requests import Waiting
+from shardgraph.storage.tables.requests import DONE, Waiting
 
 FIND = f"{PREFIX}/forget"
 PREVIEW = f"{FIND}/preview"
@@ -50,20 +50,23 @@ def find(request: Request, who: Asker, form: Form) -> Response:
 
 
 @router.get("/preview")
-def show_preview(request: Request, who: Asker, runtime: CurrentRuntime, of: Encrypted = "") -> Response:
+def show_preview(
+    request: Request, who: Asker, runtime: CurrentRuntime, models: CurrentModels, of: Encrypted = ""
+) -> Response:
     """What the request would do; changes nothing."""
     chosen = _addresses(request).decrypt(PREVIEW, of)
     if chosen is None:
         return RedirectResponse(FIND, 303)
     kind, name, twins = chosen["kind"], chosen["name"], bool(chosen["twins"])
     searched = twins or bool(chosen["look"])
-    forget_request = make_request(runtime, _new_request(kind, name, twins), who)
-    figures = preview_request(runtime, forget_request, who, twins=searched)
-    last = runtime.statistics.measurements(1) if who.role != OWNER else []
-    samples = runtime.queries.sample_ids(kind, name)
+    new = make_submission(runtime, _new_request(kind, name, twins), who)
+    figures = preview_request(runtime, new, who, twins=searched)
+    last = models.use(lambda leased: leased.measurements(1)) if who.role != OWNER else []
+    samples = runtime.queries.sample_ids(kind, name, who.sources if who.role == OWNER else None)
     facts: dict[str, Any] = {"kind": kind, "name": name, "twins": twins, "searched": searched}
     facts["waiting"] = _waiting(runtime, who, kind, [name]).get(name)
     facts |= {"of": len(samples), "originals": request.app.state.originals.show(samples)}
+    facts["declared"] = kind == "source" and name in runtime.queries.config.declared_sources
     facts["accuracy"] = last[-1] if last else None
     facts["today"] = datetime.now(UTC).date().isoformat()
     return render(request, "preview.html", figures=figures, **facts)
@@ -85,7 +88,7 @@ def submit(request: Request, who: Asker, form: Form, runtime: CurrentRuntime) ->
         raise InputError("confirm that you are sure; nothing was changed")
     more = {"reason": read_text(form, "reason"), "deadline": read_text(form, "deadline")}
     new = _new_request(read_text(form, "kind"), read_name(form, "name"), bool(read_text(form, "twins")), **more)
-    stored = runtime.submit(Submission(make_request(runtime, new, who, new.reason), who.name, new.deadline))
+    stored = runtime.submit(replace(make_submission(runtime, new, who, new.reason), deadline=new.deadline))
     return RedirectResponse(f"{PREFIX}/requests/{stored.number}", 303)
 
 
@@ -122,9 +125,10 @@ def _waiting(runtime: Runtime, who: Caller, kind: str, names: list[str]) -> dict
 
 def _erased_by(runtime: Runtime, who: Caller, kind: str, name: str) -> int | None:
     """The request, of those that the caller may see, that erased this."""
-    if not may_know_erased(runtime, who, f"{kind}s", name):
-        return None
-    return runtime.queries.request_that_erased(kind, name, who.name if who.role == OWNER else None)
+    if who.role != OWNER:
+        return runtime.queries.request_that_erased(kind, name)
+    number = runtime.queries.request_naming(who.name, f"{kind}s", name)
+    return number if number is not None and runtime.request(number).state == DONE else None
 
 
 def _addresses(request: Request) -> EncryptedAddresses:

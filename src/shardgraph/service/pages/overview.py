@@ -7,10 +7,11 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 
 from shardgraph.forget import Measurement
-from shardgraph.service.auth.access import CurrentRuntime
+from shardgraph.service.auth.access import CurrentModels, CurrentRuntime
 from shardgraph.service.auth.tokens import OWNER
 from shardgraph.service.pages.rendering import PREFIX, render
 from shardgraph.service.pages.visitors import PageRoute, Reader
+from shardgraph.service.runtime.models import LeasedModels, Models
 from shardgraph.service.runtime.runtime import Runtime
 from shardgraph.service.runtime.statistics import quantile
 
@@ -19,19 +20,20 @@ router = APIRouter(prefix=PREFIX, route_class=PageRoute, include_in_schema=False
 
 
 @router.get("")
-def show(request: Request, who: Reader, runtime: CurrentRuntime) -> Response:
+def show(request: Request, who: Reader, runtime: CurrentRuntime, models: CurrentModels) -> Response:
     """The first page."""
     owner = who.role == OWNER
     facts: dict[str, Any] = {"owner": owner, "waiting": runtime.statistics.deadlines(who.name if owner else None)}
     if owner:
         return render(request, "overview.html", **facts, sources=runtime.queries.sample_counts(who.sources))
-    return render(request, "overview.html", **facts | _workspace_facts(runtime))
+    return render(request, "overview.html", **facts | _workspace_facts(runtime, models))
 
 
-def _workspace_facts(runtime: Runtime) -> dict[str, Any]:
-    measurements, seconds = runtime.statistics.measurements(), runtime.statistics.forget_seconds()
+def _workspace_facts(runtime: Runtime, models: Models) -> dict[str, Any]:
+    measurements, served = models.use(lambda leased: (leased.measurements(), _served_facts(runtime, leased)))
+    seconds = runtime.statistics.forget_seconds()
     return {
-        "served": _served_facts(runtime),
+        "served": served,
         "measurements": measurements,
         "chart": make_chart(measurements),
         "costs": runtime.statistics.costs(),
@@ -40,17 +42,16 @@ def _workspace_facts(runtime: Runtime) -> dict[str, Any]:
     }
 
 
-def _served_facts(runtime: Runtime) -> dict[str, int] | None:
+def _served_facts(runtime: Runtime, leased: LeasedModels) -> dict[str, int] | None:
     """Adapters and groups in service, and how many a complete model has; None before there is a model."""
-    served = runtime.served.current
-    if served is None:
+    if not leased.exists:
         return None
     expected = runtime.statistics.expected_groups()
     return {
-        "adapters": len(served.model.average),
+        "adapters": len(leased.whole.average),
         "of": expected.adapters,
         "groups": expected.groups,
-        "classes": len(served.model.classes),
+        "classes": len(leased.whole.classes),
     }
 
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Literal
 
 from fastapi import APIRouter, Request, Response
@@ -11,7 +12,8 @@ from starlette.datastructures import FormData, UploadFile
 from shardgraph.errors import DamagedFile, InputError, ShardgraphError, VerificationError
 from shardgraph.forget import Certificate, Check, check_certificate, opens
 from shardgraph.service.auth.access import CurrentRuntime, certificate_number, nonces_for
-from shardgraph.service.auth.tokens import OWNER
+from shardgraph.service.auth.tokens import OPERATOR, OWNER, Caller
+from shardgraph.service.error_responses import hide_root, message_for
 from shardgraph.service.pages.rendering import PREFIX, render
 from shardgraph.service.pages.requests import Number
 from shardgraph.service.pages.visitors import Asker, Form, Inspector, PageRoute, Reader, read_exact, read_text
@@ -33,14 +35,17 @@ def listing(request: Request, who: Reader, runtime: CurrentRuntime) -> Response:
 async def check_file(request: Request, who: Reader, form: Form, runtime: CurrentRuntime) -> Response:
     """Check a certificate that somebody uploads: signed here, and unchanged since."""
     raw = await _uploaded(form)
-    checks = check(runtime.queries, raw, read_exact(form, "sample"), read_text(form, "nonce"))
+    checks = check(runtime, who, raw, read_exact(form, "sample"), read_text(form, "nonce"))
     return _show_list(request, runtime, who.name if who.role == OWNER else None, checks)
 
 
 @router.post("/everything")
 def check_everything(request: Request, who: Inspector, form: Form, runtime: CurrentRuntime) -> Response:
     """Check all certificates, all files and the served model now."""
-    return _show_list(request, runtime, None, runtime.verify().checks)
+    checks = runtime.verify().checks
+    if who.role != OPERATOR:
+        checks = tuple(replace(one, detail=hide_root(one.detail, runtime.root)) for one in checks)
+    return _show_list(request, runtime, None, checks)
 
 
 @router.get("/{number}")
@@ -49,7 +54,7 @@ def show(
 ) -> Response:
     """A request's certificate; with `verified`, its file on disk is checked."""
     found = certificate_number(runtime, number, who)
-    checks = check(runtime.queries, runtime.queries.certificate_file(found)) if verified else None
+    checks = check(runtime, who, runtime.queries.certificate_file(found)) if verified else None
     return _show_certificate(request, runtime, number, found, checks=checks)
 
 
@@ -76,25 +81,25 @@ def download(number: Number, who: Reader, runtime: CurrentRuntime) -> Response:
     return Response(raw, media_type="application/json", headers={"Content-Disposition": name})
 
 
-def check(queries: Queries, raw: bytes, sample: str = "", nonce: str = "") -> tuple[Check, ...]:
+def check(runtime: Runtime, who: Caller, raw: bytes, sample: str = "", nonce: str = "") -> tuple[Check, ...]:
     """Check a certificate's file: its signature, its place in the chain, and one sample's entry."""
     try:
         shown = Certificate.parse(raw)
     except DamagedFile as error:
         return (Check("file", False, str(error)),)
-    signature = _run_check("signature", lambda: _check_signature(queries, shown))
+
+    def run(name: str, look: Callable[[], str]) -> Check:
+        try:
+            return Check(name, True, look())
+        except ShardgraphError as error:
+            return Check(name, False, message_for(error, who, runtime.root))
+
+    signature = run("signature", lambda: _check_signature(runtime.queries, shown))
     checks = [Check("file", True, f"certificate {shown.number}"), signature]
     if signature.ok:
-        checks.append(_run_check("chain", lambda: _check_chain(queries, shown)))
-        checks += [_run_check("sample", lambda: _check_sample(shown, sample, nonce))] if sample or nonce else []
+        checks.append(run("chain", lambda: _check_chain(runtime.queries, shown)))
+        checks += [run("sample", lambda: _check_sample(shown, sample, nonce))] if sample or nonce else []
     return tuple(checks)
-
-
-def _run_check(name: str, check: Callable[[], str]) -> Check:
-    try:
-        return Check(name, True, check())
-    except ShardgraphError as error:
-        return Check(name, False, str(error))
 
 
 def _check_signature(queries: Queries, shown: Certificate) -> str:

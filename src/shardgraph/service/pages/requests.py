@@ -20,7 +20,7 @@ DESCRIPTIONS = {
     table.INSTANT: "Nothing that saw the data is used for predictions any more.",
     table.ERASING: "The samples are removed from the files. From now on the request cannot be cancelled.",
     table.RETRAINING: "Adapters that saw the data are destroyed and rebuilt without it.",
-    table.VERIFIED: "Certificates, files and model have been checked.",
+    table.VERIFIED: "The rewritten files, the rebuilt adapters and the list of what is served have been checked.",
     table.DONE: "The certificate is written. The names of the samples are gone from the database; keyed hashes stay.",
 }
 PRIVATE_DESCRIPTIONS = DESCRIPTIONS | {  # groups that read the data privately stay, as long as their budget allows

@@ -3,21 +3,20 @@
 A consumer sees its own right.
 """
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, HTTPException, Query, Request, Response
 from fastapi.responses import RedirectResponse
 
 from shardgraph.errors import InputError
-from shardgraph.forget import Right, Workspace
-from shardgraph.service.auth.access import CurrentRuntime
+from shardgraph.forget import Right
+from shardgraph.service.auth.access import CurrentModels, CurrentRuntime
 from shardgraph.service.auth.tokens import CONSUMER, OPERATOR, Caller
 from shardgraph.service.pages.rendering import PREFIX, render
 from shardgraph.service.pages.visitors import Form, Operator, PageRoute, RightsReader, read_name, read_names, read_text
 from shardgraph.service.routes.predictions import best_classes
+from shardgraph.service.runtime.models import LeasedModels
 from shardgraph.service.runtime.runtime import Runtime
 from shardgraph.storage.files import retry_while_busy
 
@@ -26,7 +25,6 @@ TIMEOUT, PAUSE = 10.0, 0.1  # seconds to wait for the workspace's write lock, an
 SUGGESTED = 50  # held-out samples to choose from
 router = APIRouter(prefix=LIST, route_class=PageRoute, include_in_schema=False)
 Consumer = Annotated[str, Query(max_length=1024)]
-T = TypeVar("T")
 
 
 @router.get("")
@@ -57,7 +55,7 @@ def grant(who: Operator, form: Form, runtime: CurrentRuntime) -> Response:
     """Let a consumer use more."""
     consumer, sources = read_name(form, "of") or read_text(form, "consumer"), read_names(form, "source")
     shards = [name.strip() for name in read_text(form, "shards").split(",") if name.strip()]
-    _wait_for_lock(runtime.rights_workspace, lambda workspace: workspace.consumers.grant(consumer, sources, shards))
+    retry_while_busy(lambda: runtime.grant(consumer, sources, shards), TIMEOUT, pause=PAUSE)
     return RedirectResponse(_address(consumer), 303)
 
 
@@ -69,7 +67,7 @@ def revoke(who: Operator, form: Form, runtime: CurrentRuntime) -> Response:
     if not everything and not sources and not shards:
         raise InputError("select what to revoke; nothing was changed")
     part = () if everything else (sources, shards)
-    left = _wait_for_lock(runtime.rights_workspace, lambda workspace: workspace.consumers.revoke(consumer, *part))
+    left = retry_while_busy(lambda: runtime.revoke(consumer, *part), TIMEOUT, pause=PAUSE)
     return RedirectResponse(_address(consumer) if left.sources or left.shards else LIST, 303)
 
 
@@ -77,30 +75,45 @@ def revoke(who: Operator, form: Form, runtime: CurrentRuntime) -> Response:
 def provision(who: Operator, form: Form, runtime: CurrentRuntime) -> Response:
     """Train what the right lacks; this answers when it is done."""
     consumer = read_name(form, "of")
-    _wait_for_lock(runtime.exclusive_workspace, lambda workspace: workspace.consumers.provision(consumer))
+    retry_while_busy(lambda: runtime.provision(consumer), TIMEOUT, pause=PAUSE)
     return RedirectResponse(_address(consumer), 303)
 
 
 @router.post("/measure")
-def measure(request: Request, who: RightsReader, form: Form, runtime: CurrentRuntime) -> Response:
-    """The accuracy of the right's model on the held-out samples, beside that of the whole model."""
+def measure(
+    request: Request, who: RightsReader, form: Form, runtime: CurrentRuntime, models: CurrentModels
+) -> Response:
+    """The accuracy of the right's model on the held-out samples, beside that of the whole model.
+
+    A consumer is told that of its own model alone, on the held-out samples of the sources of its right.
+    """
     consumer = _check_visible(who, read_name(form, "of"))
-    with runtime.exclusive_workspace() as workspace:
-        accuracy = {"right": workspace.evaluate(consumer), "whole": workspace.evaluate()}
+    sources = _right(runtime, consumer, who).sources if who.role == CONSUMER else None
+
+    def measured(leased: LeasedModels) -> dict[str, Any]:
+        if sources is not None:
+            return {"right": leased.accuracy(leased.of_right(consumer), sources), "whole": None}
+        both = {"right": leased.of_right(consumer), "whole": leased.whole}
+        return {which: leased.accuracy(model) for which, model in both.items()}
+
+    with runtime.evaluations.enter():
+        accuracy = models.use(measured)
     return _show(request, runtime, who, consumer, accuracy=accuracy)
 
 
 @router.post("/ask")
-def predict(request: Request, who: Operator, form: Form, runtime: CurrentRuntime) -> Response:
+def predict(request: Request, who: Operator, form: Form, runtime: CurrentRuntime, models: CurrentModels) -> Response:
     """What the right's model predicts for a held-out sample, beside the whole model."""
     consumer, name = read_name(form, "of"), read_name(form, "sample")
-    with runtime.exclusive_workspace() as workspace:
+
+    def tried(leased: LeasedModels) -> dict[str, Any]:
         sample = runtime.queries.held_out_sample(name)
-        predictions = {
-            which: best_classes(model, model.scores(sample), 3)[0]["top"]
-            for which, model in (("right", workspace.consumers.model(consumer)), ("whole", workspace.model()))
-        }
-    facts = {"sample": name, "label": sample.labels[0], "predictions": predictions}
+        both = {"right": leased.of_right(consumer), "whole": leased.whole}
+        found = {which: best_classes(model, model.scores(sample), 3)[0]["top"] for which, model in both.items()}
+        return {"sample": name, "label": sample.labels[0], "predictions": found}
+
+    with runtime.evaluations.enter():
+        facts = models.use(tried)
     return _show(request, runtime, who, consumer, tried=facts)
 
 
@@ -108,9 +121,8 @@ def _show(
     request: Request, runtime: Runtime, who: Caller, consumer: str, *, count: bool = False, **more: Any
 ) -> Response:
     right = _right(runtime, _check_visible(who, consumer), who)
-    with runtime.exclusive_workspace() as workspace:
-        served = workspace.config.trained and bool(right.sources or right.shards)
-        reach = workspace.consumers.reach(right) if served and count else None
+    served = runtime.queries.config.trained and bool(right.sources or right.shards)
+    reach = runtime.reach(right) if served and count else None
     operator = who.role == OPERATOR
     held_out = runtime.queries.held_out_ids(SUGGESTED) if operator else []
     others = [name for name in runtime.queries.source_names() if name not in right.sources] if operator else []
@@ -130,16 +142,6 @@ def _check_visible(who: Caller, consumer: str) -> str:
     if who.role == CONSUMER and consumer != who.name:
         raise HTTPException(404, "there is no such right")
     return consumer
-
-
-def _wait_for_lock(opened: Callable[[], AbstractContextManager[Workspace]], write: Callable[[Workspace], T]) -> T:
-    """Write; while another process holds the write lock, try again for a while."""
-
-    def act() -> T:
-        with opened() as workspace:
-            return write(workspace)
-
-    return retry_while_busy(act, TIMEOUT, pause=PAUSE)
 
 
 def _address(consumer: str) -> str:

@@ -4,6 +4,7 @@ import hmac
 import json
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import quote
 
@@ -185,14 +186,14 @@ def _set_cookie(request: Request, response: Response, key: str) -> None:
 
 
 def _error_page(request: Request, error: Exception) -> Response:
-    status, words = _status_and_text(error, getattr(request.state, "caller", None))
+    status, words = _status_and_text(error, getattr(request.state, "caller", None), request.app.state.runtime.root)
     if status == 500:
         write_error("unexpected", error)
     facts: dict[str, Any] = {"title": TITLES.get(status, "This is not possible"), "words": words, "code": status}
     return render(request, "failure.html", status, **facts)
 
 
-def _status_and_text(error: Exception, who: Caller | None) -> tuple[int, str]:
+def _status_and_text(error: Exception, who: Caller | None, root: Path) -> tuple[int, str]:
     if isinstance(error, UnicodeError):
         return 422, "the input holds invalid characters"
     if isinstance(error, AnyHTTPException):
@@ -201,5 +202,5 @@ def _status_and_text(error: Exception, who: Caller | None) -> tuple[int, str]:
         first = error.errors()[0]
         return 422, f"{first['loc'][-1]}: {first['msg']}"
     if isinstance(error, ShardgraphError):
-        return status_of(error), message_for(error, who)
+        return status_of(error), message_for(error, who, root)
     return 500, "An unexpected error occurred; the service's log names its kind."

@@ -3,7 +3,7 @@
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse, PlainTextResponse
 
-from shardgraph.service.auth.access import CurrentRuntime, Inspector
+from shardgraph.service.auth.access import CurrentModels, CurrentRuntime, Inspector
 from shardgraph.service.error_responses import documented
 from shardgraph.service.schemas import Health, Readiness
 
@@ -19,12 +19,13 @@ async def health() -> Health:
 @router.get("/ready", responses={503: {"model": Readiness, "description": "Not ready; the reason is given."}})
 async def ready(runtime: CurrentRuntime, request: Request) -> Readiness:
     """Whether a model is served that follows the disk, and requests are carried out."""
-    served, reason = runtime.served.current, request.app.state.supervisor.why_not_ready()
-    found = Readiness(ready=not reason, reason=reason, state=served.id if served else None)
+    reason = request.app.state.supervisor.why_not_ready()
+    found = Readiness(ready=not reason, reason=reason, state=runtime.served_state_id)
     return found if found.ready else JSONResponse(found.model_dump(), 503)  # type: ignore[return-value]
 
 
 @router.get("/metrics", response_class=PlainTextResponse, responses=documented(401, 403))
-def metrics(who: Inspector, request: Request) -> Response:
+def metrics(who: Inspector, request: Request, models: CurrentModels) -> Response:
     """Prometheus metrics."""
-    return PlainTextResponse(request.app.state.metrics.text(), media_type="text/plain; version=0.0.4")
+    text = models.use(lambda _: request.app.state.metrics.text())
+    return PlainTextResponse(text, media_type="text/plain; version=0.0.4")

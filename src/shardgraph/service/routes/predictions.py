@@ -18,10 +18,10 @@ from shardgraph.embedding.records import EMBEDDING, IMAGE, TEXT, UNLABELLED, Pay
 from shardgraph.errors import InputError, WorkspaceError
 from shardgraph.forget import Config, load_backbone_of
 from shardgraph.learn.ensemble import Model
-from shardgraph.service.auth.access import CurrentRuntime, Predictor
+from shardgraph.service.auth.access import CurrentModels, Predictor
 from shardgraph.service.auth.tokens import CONSUMER, Caller
 from shardgraph.service.error_responses import documented
-from shardgraph.service.runtime.runtime import Runtime
+from shardgraph.service.runtime.models import LeasedModels, Models
 from shardgraph.service.schemas import (
     MAX_SAMPLES,
     MAX_TOKENS,
@@ -45,22 +45,22 @@ _BODY = {"requestBody": {"required": True, "description": "An .npz or .safetenso
 
 
 @router.post("", response_model=Predictions, responses=ERRORS)
-async def embeddings(what: Embeddings, who: Predictor, runtime: CurrentRuntime, request: Request) -> JSONResponse:
+async def embeddings(what: Embeddings, who: Predictor, models: CurrentModels, request: Request) -> JSONResponse:
     """Predict embeddings sent as numbers."""
-    return await _answer(request, runtime, who, what.top, lambda config: samples_from_numbers(what, config))
+    return await _answer(request, models, who, what.top, lambda config: samples_from_numbers(what, config))
 
 
 @router.post("/arrays", response_model=Predictions, responses=ERRORS, openapi_extra=_BODY)
-async def arrays(who: Predictor, runtime: CurrentRuntime, request: Request, top: Top = 1) -> JSONResponse:
+async def arrays(who: Predictor, models: CurrentModels, request: Request, top: Top = 1) -> JSONResponse:
     """Predict embeddings sent as an `.npz` or `.safetensors` file with `tokens` [n, t, d] or `features` [n, d]."""
     raw = await request.body()
-    return await _answer(request, runtime, who, top, lambda config: samples_from_file(raw, config))
+    return await _answer(request, models, who, top, lambda config: samples_from_file(raw, config))
 
 
 @router.post("/images", response_model=Predictions, responses=ERRORS)
 async def images(
     who: Predictor,
-    runtime: CurrentRuntime,
+    models: CurrentModels,
     request: Request,
     files: Annotated[list[UploadFile], File(description="Encoded images, up to 256.")],
     top: Top = 1,
@@ -69,30 +69,34 @@ async def images(
     if len(files) > MAX_FILES:
         raise HTTPException(413, f"one call takes at most {MAX_FILES} images, got {len(files)}")
     raw, backbone = [await file.read() for file in files], _backbone(request)
-    return await _answer(request, runtime, who, top, lambda config: backbone.embed(raw, IMAGE, config))
+    return await _answer(request, models, who, top, lambda config: backbone.embed(raw, IMAGE, config))
 
 
 @router.post("/texts", response_model=Predictions, responses=ERRORS)
-async def texts(what: Texts, who: Predictor, runtime: CurrentRuntime, request: Request) -> JSONResponse:
+async def texts(what: Texts, who: Predictor, models: CurrentModels, request: Request) -> JSONResponse:
     """Predict texts, for a workspace whose backbone takes texts."""
     backbone = _backbone(request)
-    return await _answer(request, runtime, who, what.top, lambda config: backbone.embed(what.texts, TEXT, config))
+    return await _answer(request, models, who, what.top, lambda config: backbone.embed(what.texts, TEXT, config))
 
 
-async def _answer(request: Request, runtime: Runtime, who: Caller, top: int, read: Read) -> JSONResponse:
+async def _answer(request: Request, models: Models, who: Caller, top: int, read: Read) -> JSONResponse:
     limiter: CapacityLimiter = request.app.state.prediction_limiter
-    return JSONResponse(await to_thread.run_sync(lambda: predict(runtime, who, top, read), limiter=limiter))
+    config = request.app.state.runtime.queries.config
+    return JSONResponse(await to_thread.run_sync(lambda: predict(config, models, who, top, read), limiter=limiter))
 
 
-def predict(runtime: Runtime, who: Caller, top: int, read: Read) -> dict[str, Any]:
+def predict(config: Config, models: Models, who: Caller, top: int, read: Read) -> dict[str, Any]:
     """The answer to one call: read all samples, then predict them with one model, for a consumer that of its right."""
-    config = runtime.queries.config
     if not config.trained:
         raise WorkspaceError("there is no model yet: run `shardgraph add`, then `shardgraph train`, and try again")
     samples = read(config)
-    with runtime.served.lease() as served:
-        model = runtime.consumer_model(who.name) if who.role == CONSUMER else served.model
-        return {"state": served.id, "predictions": best_classes(model, model.scores(samples), top)}
+
+    def answer(leased: LeasedModels) -> dict[str, Any]:
+        state, model = leased.id, leased.whole
+        model = leased.of_right(who.name) if who.role == CONSUMER else model
+        return {"state": state, "predictions": best_classes(model, model.scores(samples), top)}
+
+    return models.use(answer)
 
 
 def best_classes(model: Model, scores: np.ndarray, top: int) -> list[dict[str, Any]]:

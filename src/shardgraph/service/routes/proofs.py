@@ -1,11 +1,16 @@
-"""Routes for those who check: certificates, the public key, the ledger, served states, the status."""
+"""Routes for those who check: certificates, the public key, the ledger, served states, the status.
+
+What needs a lease answers with a `JSONResponse`: the lease lasts until it is sent, and must not wait for a thread that
+would check and encode the answer.
+"""
 
 from dataclasses import asdict
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, HTTPException, Path, Query
+from fastapi.responses import JSONResponse
 
-from shardgraph.service.auth.access import CurrentRuntime, Inspector, allow
+from shardgraph.service.auth.access import CurrentModels, CurrentRuntime, Inspector, allow
 from shardgraph.service.auth.tokens import AUDITOR, CONSUMER, OPERATOR, Caller
 from shardgraph.service.error_responses import documented
 from shardgraph.service.schemas import Event, EventPage, PublicKey, ServedState
@@ -32,11 +37,13 @@ def certificate(
 
 
 @router.get("/ledger", responses=documented(401, 403, 422))
-def ledger(who: Inspector, runtime: CurrentRuntime, after: After = 0, limit: Limit = 100) -> EventPage:
-    """The events of the ledger by number; no event names a sample."""
-    found = runtime.queries.events(after, limit + 1)
+def ledger(who: Inspector, models: CurrentModels, after: After = 0, limit: Limit = 100) -> EventPage:
+    """The events of the ledger by number; no event names a sample. The accuracy of a `measured` event is shown until
+    the next request: then the model that was measured may have seen what is withheld."""
+    found = models.use(lambda leased: leased.events(after, limit + 1))
     lines = [Event.model_validate(asdict(event)) for event in found[:limit]]
-    return EventPage(lines=lines, next=lines[-1].number if len(found) > limit else None)
+    page = EventPage(lines=lines, next=lines[-1].number if len(found) > limit else None)
+    return JSONResponse(page.model_dump(mode="json"))  # type: ignore[return-value]
 
 
 @router.get("/states/{state}", responses=documented(401, 403, 404, 422))
@@ -56,8 +63,9 @@ def state(
 
 
 @router.get("/status", responses=documented(401, 403))
-def status(who: Inspector, runtime: CurrentRuntime) -> dict[str, Any]:
+def status(who: Inspector, models: CurrentModels) -> dict[str, Any]:
     """The workspace, the served model and the queue in figures. Only operators see the seed: with it, requests could
     be aimed at chosen shards."""
-    found = runtime.queries.status()
-    return found if who.role == OPERATOR else {key: value for key, value in found.items() if key != "seed"}
+    found = models.use(lambda leased: leased.status())
+    shown = found if who.role == OPERATOR else {key: value for key, value in found.items() if key != "seed"}
+    return JSONResponse(shown)  # type: ignore[return-value]

@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Annotated, Any
 
 import anyio
@@ -10,15 +11,15 @@ from anyio import to_thread
 from fastapi import APIRouter, Header, Path, Query, Request
 from fastapi.responses import JSONResponse, StreamingResponse
 
-from shardgraph.forget import ForgetRequest, Submission
+from shardgraph.forget import Submission
 from shardgraph.service.auth.access import (
     Asker,
     CurrentRuntime,
     Operator,
     Reader,
     certificate_number,
-    check_owned,
     find_request,
+    limit_to_owned,
     nonces_for,
     only_owned,
     redact,
@@ -57,7 +58,7 @@ _STREAM: dict[str, Any] = {"content": _TEXT, "description": "One event a state."
 @router.post("/preview", responses=WRITE_ERRORS)
 def preview(what: Selection, who: Asker, runtime: CurrentRuntime) -> Preview:
     """What a forget request would rebuild, and which twins would stay; changes nothing."""
-    return preview_request(runtime, make_request(runtime, what, who), who)
+    return preview_request(runtime, make_submission(runtime, what, who), who)
 
 
 @router.post("", status_code=202, responses=WRITE_ERRORS)
@@ -68,8 +69,8 @@ def submit(what: NewRequest, who: Asker, runtime: CurrentRuntime, idempotency_ke
     body = runtime.keyed_hash("body", json.dumps(what.model_dump(mode="json"), sort_keys=True))
     if key and (earlier := runtime.repeated_request(key, body)):
         return RequestStatus.of(redact(runtime.confirm(earlier), who))
-    request = make_request(runtime, what, who, what.reason)
-    return RequestStatus.of(redact(runtime.submit(Submission(request, who.name, what.deadline, key, body)), who))
+    new = replace(make_submission(runtime, what, who, what.reason), deadline=what.deadline, key=key, body=body)
+    return RequestStatus.of(redact(runtime.submit(new), who))
 
 
 @router.get("", responses=documented(401, 403, 422))
@@ -137,27 +138,29 @@ async def events(
     return stream_states(request, runtime, number, last_event_id, who)
 
 
-def make_request(runtime: Runtime, what: Selection, who: Caller, reason: str = "") -> ForgetRequest:
-    """The forget request for a selection, with twins where they were asked for; an owner's names its own data only."""
-    request = what.to_request(reason)
-    check_owned(runtime, who, request)
-    if not what.twins:
-        return request
+def make_submission(runtime: Runtime, what: Selection, who: Caller, reason: str = "") -> Submission:
+    """The request for a selection, with twins where they were asked for; an owner's takes its own samples only."""
+    new = limit_to_owned(runtime, who, what.to_request(reason))
+    if not what.twins or new.earlier is not None:
+        return new
     with runtime.previews.enter():
-        extended = runtime.queries.with_twins(request)
-    twins = only_owned(runtime, who, [name for name in extended.samples if name not in request.samples])
-    return ForgetRequest(
-        (*request.samples, *twins), request.sources, request.subjects, request.shards, request.labels, reason
-    )
+        extended = runtime.queries.with_twins(new.request)
+    twins = only_owned(runtime, who, [name for name in extended.samples if name not in new.request.samples])
+    return replace(new, request=replace(new.request, samples=(*new.request.samples, *twins)))
 
 
-def preview_request(runtime: Runtime, request: ForgetRequest, who: Caller, *, twins: bool = True) -> Preview:
+def preview_request(runtime: Runtime, new: Submission, who: Caller, *, twins: bool = True) -> Preview:
     """What a request would do, with the twins that the caller may know of; finding twins reads every sample."""
+    asker = who.name if who.role == OWNER else None
+    seconds = runtime.statistics.expected_seconds(asker)
+    if new.earlier is not None:
+        certificate = runtime.request(new.earlier).certificate
+        return Preview.of_nothing([certificate] if certificate else [], seconds)
     with runtime.previews.enter():
-        plan = runtime.queries.plan(request)
+        plan = runtime.queries.plan(new.request)
         found = runtime.queries.twins(row.id for row in plan.rows) if twins else []
-        figures = plan.to_json() | {"twins": only_owned(runtime, who, found)}
-        return Preview(**figures, seconds=runtime.statistics.expected_seconds())
+    preview = Preview(**plan.to_json(), twins=only_owned(runtime, who, found), seconds=seconds)
+    return preview.for_owner() if who.role == OWNER else preview
 
 
 def stream_states(

@@ -24,19 +24,16 @@ def rights(who: Inspector, runtime: CurrentRuntime) -> list[ConsumerRight]:
 @router.post("/{consumer}/grant", responses=ERRORS)
 def grant(consumer: Consumer, what: DataPart, who: Operator, runtime: CurrentRuntime) -> ConsumerRight:
     """Let a consumer use these sources and shards, in addition to what it may use already."""
-    with runtime.rights_workspace() as workspace:
-        return ConsumerRight.model_validate(workspace.consumers.grant(consumer, what.sources, what.shards).to_json())
+    return ConsumerRight.model_validate(runtime.grant(consumer, what.sources, what.shards).to_json())
 
 
 @router.post("/{consumer}/revoke", responses=ERRORS)
 def revoke(consumer: Consumer, what: DataPart, who: Operator, runtime: CurrentRuntime) -> ConsumerRight:
     """Take sources and shards from a consumer, or all that it has; its next prediction is made without them."""
-    with runtime.rights_workspace() as workspace:
-        return ConsumerRight.model_validate(workspace.consumers.revoke(consumer, what.sources, what.shards).to_json())
+    return ConsumerRight.model_validate(runtime.revoke(consumer, what.sources, what.shards).to_json())
 
 
 @router.post("/{consumer}/provision", responses=ERRORS)
 def provision(consumer: Consumer, who: Operator, runtime: CurrentRuntime) -> Provisioned:
     """Train the groups that a right lacks on what it allows; answers when they are trained."""
-    with runtime.exclusive_workspace() as workspace:  # no prediction waits for this one
-        return Provisioned(trained=workspace.consumers.provision(consumer))
+    return Provisioned(trained=runtime.provision(consumer))

@@ -22,7 +22,7 @@ class Metrics:
         self.registry.register(_CurrentValues(runtime))
 
     def text(self) -> bytes:
-        """All metrics in Prometheus's text format."""
+        """All metrics in Prometheus's text format; call it within `Models.use`, for one is of the served model."""
         return generate_latest(self.registry)
 
 
@@ -50,8 +50,8 @@ class _CurrentValues(Collector):
             yield GaugeMetricFamily("shardgraph_adapters_served_ratio", "Adapters in service", value=self._share())
 
     def _share(self) -> float:
-        served = self._runtime.served.current
-        if served is None:
+        model = self._runtime.served.current.model
+        if model is None:
             return 0.0
         adapters = self._runtime.statistics.expected_groups().adapters
-        return len(served.model.average) / adapters if adapters else 1.0
+        return len(model.average) / adapters if adapters else 1.0

@@ -4,7 +4,6 @@ Each query is a few single statements and may be called from any thread. Who may
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,7 @@ from shardgraph.forget import (
     find_names,
     forgotten_as,
     right_of,
-    select_rows,
+    select_within,
 )
 from shardgraph.storage.samples import TEST, Samples
 from shardgraph.storage.tables import inventory, ledger, requests
@@ -32,14 +31,6 @@ from shardgraph.storage.tables.ledger import Event
 from shardgraph.storage.tables.requests import Request, Waiting
 
 KINDS = tuple(SEARCHABLE)  # what can be searched for: sample, subject, source
-
-
-@dataclass(frozen=True)
-class SelectedData:
-    """What a forget request selects: the sources of its samples, and the names that are erased or being erased."""
-
-    sources: frozenset[str]
-    erased: tuple[tuple[str, str], ...]  # (kind, name)
 
 
 class Queries:
@@ -80,15 +71,13 @@ class Queries:
         """The request extended by the twins of all that it names."""
         return self._workspace.with_twins(request)
 
-    def selected_data(self, request: ForgetRequest) -> SelectedData:
-        """What a request selects; `UnknownSample` if it names something that was never here."""
-        workspace = self._workspace
-        rest, under_way = workspace.queue.without_leaving(request)
-        leaving = set(request.selectors()) - set(rest.selectors())
-        if under_way and not rest.selectors():
-            return SelectedData(frozenset(), tuple(leaving))
-        rows, gone = select_rows(workspace.context.store, self._keys, rest)
-        return SelectedData(frozenset(row.source for row in rows), (*leaving, *gone))
+    def samples_within(self, request: ForgetRequest, sources: Sequence[str]) -> dict[tuple[str, str], tuple[str, ...]]:
+        """For every (kind, name) of a request, the ids of its samples in these sources."""
+        return select_within(self._catalogue, request, sources)
+
+    def request_naming(self, asker: str, kind: str, name: str) -> int | None:
+        """The number of the last request of this asker that named this; None if there is none."""
+        return requests.latest_naming(self._catalogue, asker, self._keys.mark(kind, name))
 
     def was_asked_by(self, asker: str, kind: str, name: str, certificate: int | None = None) -> bool:
         """Whether a request of this asker (with this certificate, if one is given) named this."""
@@ -110,8 +99,10 @@ class Queries:
         """Samples, subjects or sources whose name begins so; with `sources`, only those with samples there."""
         return find_names(self._catalogue, kind, beginning, sources, limit)
 
-    def sample_ids(self, kind: str, name: str) -> list[str]:
-        """The samples of this id, subject or source."""
+    def sample_ids(self, kind: str, name: str, sources: Sequence[str] | None = None) -> list[str]:
+        """The samples of this id, subject or source; with `sources`, only those of these sources."""
+        if sources is not None:
+            return [row.id for row in inventory.find_within(self._catalogue, SEARCHABLE[kind], [name], sources)]
         return [row.id for row in inventory.find_by(self._catalogue, SEARCHABLE[kind], [name])]
 
     def sources_of(self, ids: Sequence[str]) -> dict[str, str]:
@@ -128,13 +119,16 @@ class Queries:
         return list(self._workspace.sources.terms())
 
     def held_out_ids(self, limit: int) -> list[str]:
-        """The first held-out samples."""
-        return inventory.held_out_ids(self._catalogue, limit)
+        """The first held-out samples that are not withheld."""
+        withheld = requests.withheld_ids(self._catalogue)
+        found = inventory.held_out_ids(self._catalogue, limit + len(withheld))
+        return [name for name in found if name not in withheld][:limit]
 
     def held_out_sample(self, name: str) -> Samples:
         """A held-out sample with its embedding; an error if there is none of this name."""
         row = next(iter(inventory.find_by_id(self._catalogue, [name])), None)
-        if row is None or row.split != TEST or not row.unit.startswith("test:"):
+        withheld = name in requests.withheld_ids(self._catalogue)
+        if row is None or withheld or row.split != TEST or not row.unit.startswith("test:"):
             raise InputError("only held-out samples can be tried, and none has this name")
         samples = self._workspace.context.store.read(row.unit)
         return samples.take(np.array([samples.ids.index(name)]))
@@ -160,7 +154,7 @@ class Queries:
         return self._workspace.views.shard(name)
 
     def status(self) -> dict[str, Any]:
-        """The workspace in figures."""
+        """The workspace on disk in figures; `models.LeasedModels.status` gives those of the served model."""
         return self._workspace.status()
 
     # Proofs
@@ -186,15 +180,13 @@ class Queries:
         """The nonces that open samples' entries in a certificate; who may have them is the caller's to check."""
         return self._workspace.certificates.nonces(certificate, samples)
 
-    def request_that_erased(self, kind: str, name: str, asker: str | None = None) -> int | None:
-        """The number of the request (of this asker) whose certificate says that this name was forgotten."""
+    def request_that_erased(self, kind: str, name: str) -> int | None:
+        """The number of a request whose certificate says that this name was forgotten."""
         certificate = forgotten_as(self._catalogue, self._keys, kind, name)
-        if certificate is None:
-            return None
-        return requests.done_under_certificate(self._catalogue, certificate, asker)
+        return None if certificate is None else requests.done_under_certificate(self._catalogue, certificate)
 
     def events(self, after: int, limit: int) -> list[Event]:
-        """Events of the ledger by number."""
+        """Events of the ledger by number; `models.LeasedModels.events` hides accuracies that may not be shown."""
         return ledger.events_after(self._catalogue, after, limit)
 
     def serving_event(self, state: str) -> Event | None:

@@ -1,9 +1,9 @@
-"""Figures about the past and the present: accuracy, costs, deadlines, durations, the length of the queue."""
+"""Figures about the past and the present that no model made: costs, deadlines, durations, the length of the queue."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from shardgraph.forget import Costs, Deadlines, Measurement, Workspace, costs, deadlines, measurements
+from shardgraph.forget import Costs, Deadlines, Workspace, costs, deadlines
 from shardgraph.storage.tables import requests
 
 RECENT = 1000  # requests whose durations count
@@ -23,10 +23,6 @@ class Statistics:
     def __init__(self, workspace: Workspace) -> None:
         self._workspace, self._catalogue = workspace, workspace.context.catalogue
 
-    def measurements(self, limit: int = 200) -> list[Measurement]:
-        """The last measurements of accuracy, the oldest first."""
-        return measurements(self._catalogue, limit)
-
     def costs(self) -> Costs:
         """What all erasures cost."""
         return costs(self._catalogue)
@@ -45,16 +41,16 @@ class Statistics:
         first = requests.oldest_received(self._catalogue, requests.OPEN)
         return (datetime.now(UTC) - datetime.fromisoformat(first)).total_seconds() if first else 0.0
 
-    def forget_seconds(self) -> list[float]:
-        """Seconds from received to done of the last requests, sorted."""
-        times = requests.times_to_done(self._catalogue, RECENT)
+    def forget_seconds(self, asker: str | None = None) -> list[float]:
+        """Seconds from received to done of the last requests (of this asker), sorted."""
+        times = requests.times_to_done(self._catalogue, RECENT, asker)
         return sorted(
             (datetime.fromisoformat(end) - datetime.fromisoformat(start)).total_seconds() for start, end in times
         )
 
-    def expected_seconds(self) -> float | None:
-        """The median of `forget_seconds`; None before the first request is done."""
-        return quantile(self.forget_seconds(), 0.5)
+    def expected_seconds(self, asker: str | None = None) -> float | None:
+        """The median of `forget_seconds`; None before the first request (of this asker) is done."""
+        return quantile(self.forget_seconds(asker), 0.5)
 
     def expected_groups(self) -> GroupCounts:
         """How many groups and adapters a complete model has."""

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -17,6 +18,7 @@ from shardgraph.service.runtime.runtime import Runtime
 from shardgraph.storage.catalogue import Catalogue
 
 INTERVAL, LONGEST_INTERVAL = 0.05, 5.0  # seconds between two looks at the database: usually, and at most after errors
+DAMAGE_CHECK, DAMAGE_SHARE = 60.0, 50  # seconds between two readings of the model's files, at least this many times one
 RESTART = 1.0  # seconds, at least, between two starts of a worker
 LAST_BATCH = 30.0  # seconds that a worker gets to finish its batch
 
@@ -97,6 +99,7 @@ class Watcher(threading.Thread):
         super().__init__(name="shardgraph-watcher", daemon=True)
         self._runtime, self._worker, self._ending = runtime, worker, threading.Event()
         self._seen: object = None
+        self._next_check = time.monotonic() + DAMAGE_CHECK
         self.trouble = ""
 
     def run(self) -> None:
@@ -124,10 +127,21 @@ class Watcher(threading.Thread):
                 self._seen = version
                 self._runtime.sync()
                 self._runtime.refresh_consumer_models()
+            elif self._runtime.mended:
+                self._runtime.sync()
+            self._check_files()
             self.trouble = ""
         except Exception as error:  # of any kind: the next look may succeed, and until then no model is replaced
             self.trouble = type(error).__name__
             write_error("synchronisation failed", error)
+
+    def _check_files(self) -> None:
+        """Look for damaged files now and then; the larger they are, the less often."""
+        began = time.monotonic()
+        if began >= self._next_check:
+            self._runtime.look_for_damage()
+            ended = time.monotonic()
+            self._next_check = ended + max(DAMAGE_CHECK, DAMAGE_SHARE * (ended - began))
 
 
 class Supervisor:
@@ -159,7 +173,7 @@ class Supervisor:
             return f"what is on disk cannot be served ({trouble}): the log says where, `shardgraph verify` says what"
         if not self._watcher.is_alive():
             return "the watcher is not running"
-        return "" if self._runtime.served.current else "no model is served yet"
+        return self._runtime.damage or ("" if self._runtime.served.current.model else "no model is served yet")
 
 
 def _modified(path: Path) -> int:

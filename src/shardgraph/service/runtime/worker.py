@@ -14,7 +14,7 @@ import threading
 from pathlib import Path
 
 from shardgraph.errors import ShardgraphError, WorkspaceBusy
-from shardgraph.forget import Workspace, measure
+from shardgraph.forget import Workspace, last_forgetting, measure
 from shardgraph.service.runtime.logs import write_error, write_log
 from shardgraph.storage.tables import inventory
 
@@ -47,20 +47,17 @@ class ModelMeasurement:
     """Measures the accuracy of every new model once, while nothing else is to do; the ledger keeps the result."""
 
     def __init__(self, workspace: Workspace) -> None:
-        self._workspace, self._measured = workspace, ""
+        self._workspace = workspace
+        self._measured: tuple[str, int] | None = None  # the model, and the last forgetting before it was measured
 
     def update(self) -> None:
-        """Measure the model if it is a new one; a model that cannot be measured is not tried again."""
+        """Measure the model if it is new or something was forgotten since; if that fails, it is not tried again."""
         workspace = self._workspace
         model, withheld = workspace.served.current_key()
-        if (
-            not model
-            or withheld
-            or model == self._measured
-            or not inventory.count_held_out(workspace.context.catalogue)
-        ):
+        now = (model, last_forgetting(workspace.context.catalogue))
+        if not model or withheld or now == self._measured or not inventory.count_held_out(workspace.context.catalogue):
             return
-        self._measured = model
+        self._measured = now
         workspace.context.reload_config()  # this may be the first training
         try:
             measure(workspace.context.catalogue, workspace.context.keys, model, workspace.evaluate)

@@ -40,7 +40,12 @@ class Migration:
                 statement = ""
 
 
-MIGRATIONS = (Migration(1, "first layout"), Migration(2, "requests and erasures"), Migration(3, "checksums"))
+MIGRATIONS = (
+    Migration(1, "first layout"),
+    Migration(2, "requests and erasures"),
+    Migration(3, "checksums"),
+    Migration(6, "contents"),
+)
 
 
 class Connection(Protocol):

@@ -1,6 +1,7 @@
 """The tables of the catalogue, and every SQL statement that reads or writes them.
 
     inventory   samples, the files that hold them, and the adapters and prototypes that are built
+    names       samples and what they are named after, by the beginning of a name
     requests    what people ask to forget, and the samples that are withheld meanwhile
     erasures    the batches that carry out requests, their journal, and marks of what was forgotten
     ledger      the events, names of lines in the erasure log, and the account of private edges

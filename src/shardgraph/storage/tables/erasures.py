@@ -155,6 +155,14 @@ def finish_erasure(
 # What was forgotten: keyed hashes (marks) of names
 
 
+def drop_marks(transaction: Transaction) -> None:
+    """Delete the marks of everything that was forgotten or asked: their key is destroyed."""
+    for table in ("forgotten", "request_marks"):
+        transaction.execute(f"DELETE FROM {table}")
+    transaction.execute("UPDATE requests SET key = NULL")
+    transaction.execute("UPDATE samples SET content = NULL")  # the next command that writes hashes them anew
+
+
 def certificate_of(catalogue: Catalogue, mark: str) -> int | None:
     """The number of the certificate under which this mark was forgotten; None if it was not."""
     row = catalogue.one("SELECT certificate FROM forgotten WHERE mark = ?", mark)
@@ -165,6 +173,11 @@ def certificates_of(catalogue: Catalogue, marks: Sequence[str]) -> dict[str, int
     """Those of the marks that were forgotten, each with the number of its certificate."""
     sql = "SELECT mark, certificate FROM forgotten WHERE mark {}"
     return dict(catalogue.among(sql, marks))
+
+
+def forgotten_marks(catalogue: Catalogue) -> set[str]:
+    """The marks of everything that was forgotten."""
+    return {mark for (mark,) in catalogue.all("SELECT mark FROM forgotten")}
 
 
 def is_forgotten(catalogue: Catalogue, mark: str) -> bool:

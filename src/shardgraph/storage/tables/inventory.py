@@ -5,18 +5,18 @@ A unit is a chunk of the inbox ("inbox:3"), a shard ("shard:c0-f1") or a bucket 
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Literal
 
 from shardgraph.storage.catalogue import Catalogue, Transaction
 
-Column = Literal["id", "label", "source", "subject", "unit"]
+Column = Literal["id", "label", "source", "subject", "unit", "content"]
 """The columns by which samples can be found and counted."""
 
 _ROW = "id, label, source, subject, split, unit"
-_COLUMNS = ("id", "label", "source", "subject", "unit")
+_COLUMNS = ("id", "label", "source", "subject", "unit", "content")
 _PROTOTYPES, _GROUP = "prototypes", "group:"  # names of rows in `built`; a group's name has the prefix
 _SCAN = " INDEXED BY sqlite_autoindex_samples_1"  # the table itself; SQLite ignores NOT INDEXED WITHOUT ROWID
-_LAST = "\U0010ffff"  # sorts after every other character
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,16 @@ def find_by(catalogue: Catalogue, column: Column, names: Sequence[str], *, scan:
     """The samples that have one of `names` in this column, ordered by id; with `scan`, no index is used."""
     sql = f"SELECT {_ROW} FROM samples{_SCAN if scan else ''} WHERE {_checked(column)} {{}}"
     return sorted((Row(*row) for row in catalogue.among(sql, names)), key=lambda row: row.id.encode())
+
+
+def find_within(catalogue: Catalogue, column: Column, names: Sequence[str], sources: Sequence[str]) -> list[Row]:
+    """Those of `find_by` that are samples of these sources, found without an index.
+
+    The time depends on how many samples there are, and not on what other sources hold.
+    """
+    among = f"source IN ({','.join('?' * len(sources))})"
+    sql = f"SELECT {_ROW} FROM samples{_SCAN} WHERE {_checked(column)} {{}} AND {among}"
+    return sorted((Row(*row) for row in catalogue.among(sql, names, *sources)), key=lambda row: row.id.encode())
 
 
 def find_by_id(catalogue: Catalogue, ids: Iterable[str]) -> list[Row]:
@@ -102,23 +112,6 @@ def unassigned_rows(catalogue: Catalogue) -> list[Row]:
 def placed_rows(catalogue: Catalogue) -> list[Row]:
     """The samples that have left the inbox."""
     return [Row(*row) for row in catalogue.all(f"SELECT {_ROW} FROM samples WHERE unit NOT LIKE 'inbox:%'")]
-
-
-def samples_beginning(
-    catalogue: Catalogue, beginning: str, sources: Sequence[str] | None = None, most: int = 50
-) -> list[Row]:
-    """The samples whose id begins with `beginning`, ordered by id; with `sources`, only theirs."""
-    where, values = _beginning("id", beginning, sources)
-    return [Row(*row) for row in catalogue.all(f"SELECT {_ROW} {where} ORDER BY id LIMIT ?", *values, most)]
-
-
-def names_beginning(
-    catalogue: Catalogue, column: Column, beginning: str, sources: Sequence[str] | None = None, most: int = 50
-) -> dict[str, int]:
-    """The names in this column that begin with `beginning`, with their number of samples, of `sources` if given."""
-    where, values = _beginning(column, beginning, sources)
-    sql = f"SELECT {column}, count(*) {where} AND {column} <> '' GROUP BY {column} ORDER BY {column} LIMIT ?"
-    return dict(catalogue.all(sql, *values, most))
 
 
 def count_samples(catalogue: Catalogue) -> int:
@@ -204,17 +197,40 @@ def occupied_units(catalogue: Catalogue) -> list[str]:
     return [unit for (unit,) in catalogue.all("SELECT DISTINCT unit FROM samples ORDER BY unit")]
 
 
-def add_samples(transaction: Transaction, rows: Iterable[Row]) -> None:
-    """Add samples."""
+def add_samples(transaction: Transaction, rows: Iterable[Row], contents: Iterable[str] = ()) -> None:
+    """Add samples, with the keyed hashes of their content in the same order, if they are known."""
+    hashes: Iterable[str | None] = contents or repeat(None)
     transaction.executemany(
-        f"INSERT INTO samples ({_ROW}) VALUES (?,?,?,?,?,?)",
-        ((row.id, row.label, row.source, row.subject, row.split, row.unit) for row in rows),
+        f"INSERT INTO samples ({_ROW}, content) VALUES (?,?,?,?,?,?,?)",
+        (
+            (row.id, row.label, row.source, row.subject, row.split, row.unit, content)
+            for row, content in zip(rows, hashes, strict=False)
+        ),
     )
 
 
 def remove_samples(transaction: Transaction, ids: Iterable[str]) -> None:
     """Remove samples."""
     transaction.executemany("DELETE FROM samples WHERE id = ?", [(sample,) for sample in ids])
+
+
+# The content of samples, as keyed hashes
+
+
+def contents_of(catalogue: Catalogue, ids: Sequence[str]) -> dict[str, str | None]:
+    """The hash of the content of these samples; None for those whose content was not hashed yet."""
+    return dict(catalogue.among("SELECT id, content FROM samples WHERE id {}", ids))
+
+
+def unhashed_units(catalogue: Catalogue) -> list[str]:
+    """The units that hold samples whose content was not hashed yet: an earlier version added them."""
+    return [unit for (unit,) in catalogue.all("SELECT DISTINCT unit FROM samples WHERE content IS NULL ORDER BY unit")]
+
+
+def set_contents(transaction: Transaction, contents: Mapping[str, str]) -> None:
+    """Set the hash of the content of samples, by id."""
+    pairs = [(content, sample) for sample, content in contents.items()]
+    transaction.executemany("UPDATE samples SET content = ? WHERE id = ?", pairs)
 
 
 # Moves from the inbox to the other units
@@ -369,12 +385,6 @@ def _record(transaction: Transaction, name: str, built: Built) -> None:
 def _count(catalogue: Catalogue, condition: str) -> int:
     row = catalogue.one(f"SELECT count(*) FROM samples WHERE {condition}")
     return row[0] if row else 0
-
-
-def _beginning(column: str, beginning: str, sources: Sequence[str] | None) -> tuple[str, tuple[str, ...]]:
-    among = f" AND source IN ({','.join('?' * len(sources))})" if sources is not None else ""
-    where = f"FROM samples WHERE {_checked(column)} >= ? AND {column} < ?{among}"
-    return where, (beginning, beginning + _LAST, *(sources or ()))
 
 
 def _checked(column: str) -> str:

@@ -81,9 +81,8 @@ def last_models(catalogue: Catalogue, limit: int) -> list[tuple[str, str]]:
 def last_trained_config(catalogue: Catalogue) -> str | None:
     """The mark of the configuration of the last training."""
     mark = "json_extract(detail, '$.config')"
-    row = catalogue.one(
-        f"SELECT {mark} FROM ledger WHERE event = 'trained' AND {mark} IS NOT NULL ORDER BY number DESC LIMIT 1"
-    )
+    where = f"event IN ('trained', 'rekeyed') AND {mark} IS NOT NULL"
+    row = catalogue.one(f"SELECT {mark} FROM ledger WHERE {where} ORDER BY number DESC LIMIT 1")
     return row[0] if row else None
 
 
@@ -109,6 +108,11 @@ def count_costs(catalogue: Catalogue) -> Costs:
     return Costs(*(value or 0 for value in catalogue.one(sql) or (0, 0, 0)))
 
 
+def drop_measurements(transaction: Transaction) -> None:
+    """Delete the accuracies that were measured so far: their models had learned what is forgotten now."""
+    transaction.execute("DELETE FROM ledger WHERE event = 'measured'")
+
+
 # Names of lines in the erasure log, a file outside the workspace
 
 
@@ -123,10 +127,22 @@ def logged_name_of(catalogue: Catalogue, request: int) -> str | None:
     """The name of the erasure log's line about a request; None if there is none."""
     sql = (
         "SELECT json_extract(detail, '$.record') FROM ledger"
-        " WHERE event = 'received' AND json_extract(detail, '$.entry') = ?"
+        " WHERE event IN ('received', 'recording') AND json_extract(detail, '$.entry') = ?"
+        " AND json_extract(detail, '$.record') IS NOT NULL"
     )
     row = catalogue.one(sql, request)
     return row[0] if row else None
+
+
+def known_log_end(catalogue: Catalogue) -> str | None:
+    """The last line of the erasure log that this catalogue knows, as JSON text; None if no log is kept."""
+    row = catalogue.one("SELECT value FROM state WHERE name = 'record'")
+    return row[0] if row else None
+
+
+def save_known_log_end(transaction: Transaction, text: str) -> None:
+    """Replace what the catalogue knows of the end of the erasure log."""
+    transaction.execute("INSERT OR REPLACE INTO state VALUES ('record', ?)", (text,))
 
 
 # The account of private edges

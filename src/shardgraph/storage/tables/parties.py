@@ -44,7 +44,10 @@ class ProvisionedGroup:
 
 @dataclass(frozen=True)
 class Token:
-    """A token; only the hash of its secret is stored, and "" once it is revoked."""
+    """A token; only the hash of its secret is stored, and "" once it is revoked.
+
+    `sources` are those of an owner; a source leaves them with its last sample.
+    """
 
     name: str
     role: str
@@ -74,9 +77,14 @@ def clear_source(transaction: Transaction, name: str) -> None:
 
 
 def drop_empty_sources(transaction: Transaction, names: Iterable[str]) -> None:
-    """Delete the terms of those of the sources that have no sample left."""
-    sql = "DELETE FROM sources WHERE name = ? AND name NOT IN (SELECT source FROM samples)"
-    transaction.executemany(sql, [(name,) for name in names])
+    """Delete the terms of those of the sources that have no sample left, and remove their names from all tokens."""
+    here = "SELECT 1 FROM samples WHERE source = ? LIMIT 1"
+    empty = {name for name in names if transaction.execute(here, (name,)).fetchone() is None}
+    transaction.executemany("DELETE FROM sources WHERE name = ?", [(name,) for name in sorted(empty)])
+    for token, sources in transaction.execute("SELECT name, sources FROM tokens").fetchall() if empty else ():
+        left = [name for name in json.loads(sources) if name not in empty]
+        if left != json.loads(sources):
+            transaction.execute("UPDATE tokens SET sources = ? WHERE name = ?", (_list(left), token))
 
 
 # Consumers and their rights
@@ -186,14 +194,22 @@ def any_token(catalogue: Catalogue) -> bool:
 
 def save_token(transaction: Transaction, token: Token) -> None:
     """Add a token, in place of a revoked one of the same name."""
-    values = (token.name, token.role, json.dumps(list(token.sources)), token.hash, token.created)
+    values = (token.name, token.role, _list(token.sources), token.hash, token.created)
     transaction.execute("INSERT OR REPLACE INTO tokens VALUES (?, ?, ?, ?, ?)", values)
 
 
 def revoke_token(transaction: Transaction, name: str) -> bool:
-    """Make a token worthless, and keep its name; whether there was one that was not revoked yet."""
-    sql = "UPDATE tokens SET hash = '' WHERE name = ? AND hash <> ''"
-    return transaction.execute(sql, (name,)).rowcount > 0
+    """Make a token worthless, and keep its name alone; whether there was one that was not revoked yet."""
+    row = transaction.execute("SELECT sources FROM tokens WHERE name = ? AND hash <> ''", (name,)).fetchone()
+    transaction.execute("UPDATE tokens SET hash = '', sources = '[]' WHERE name = ?", (name,))
+    if row is not None and row[0] != "[]":
+        transaction.mark_dirty()
+    return row is not None
+
+
+def _list(names: Iterable[str]) -> str:
+    """Names as JSON text, each as it is: an erasure searches the file for them."""
+    return json.dumps(list(names), ensure_ascii=False)
 
 
 def _token(name: str, role: str, sources: str, hash: str, created: str) -> Token:

@@ -140,6 +140,16 @@ def was_named_by(catalogue: Catalogue, asker: str, mark: str, certificate: int |
     return catalogue.one(sql, mark, asker, certificate, certificate) is not None
 
 
+def latest_naming(catalogue: Catalogue, asker: str, mark: str) -> int | None:
+    """The last request of this asker that named what `mark` is the hash of; one with a certificate, if there is any."""
+    sql = (
+        "SELECT r.number FROM request_marks n JOIN requests r ON r.number = n.request WHERE n.mark = ? AND r.asker = ?"
+        " ORDER BY r.certificate IS NULL, r.number DESC LIMIT 1"
+    )
+    row = catalogue.one(sql, mark, asker)
+    return row[0] if row else None
+
+
 def count_requests_by_state(catalogue: Catalogue, asker: str | None = None) -> dict[str, int]:
     """How many requests are in each state; states without any are left out."""
     sql = f"SELECT state, count(*) FROM requests WHERE {_OF_ASKER} GROUP BY state"
@@ -169,13 +179,13 @@ def oldest_received(catalogue: Catalogue, states: Sequence[str]) -> str | None:
     return row[0] if row else None
 
 
-def times_to_done(catalogue: Catalogue, limit: int) -> list[tuple[str, str]]:
-    """The times at which the last carried-out requests were received and done, newest first."""
+def times_to_done(catalogue: Catalogue, limit: int, asker: str | None = None) -> list[tuple[str, str]]:
+    """The times at which the last carried-out requests (of this asker) were received and done, newest first."""
     sql = (
         "SELECT r.received, m.time FROM requests r JOIN request_states m ON m.request = r.number AND m.state = 'done'"
-        " WHERE r.state = 'done' AND r.erasure IS NOT NULL ORDER BY r.number DESC LIMIT ?"
+        f" WHERE r.state = 'done' AND r.erasure IS NOT NULL AND {_OF_ASKER} ORDER BY r.number DESC LIMIT ?"
     )
-    return [(received, done) for received, done in catalogue.all(sql, limit)]
+    return [(received, done) for received, done in catalogue.all(sql, asker, asker, limit)]
 
 
 def add_request(transaction: Transaction, what: NewRequest, ids: Sequence[str], marks: Iterable[str] = ()) -> int:
@@ -217,8 +227,13 @@ def fail_requests(transaction: Transaction, numbers: Iterable[int], reason: str)
     """Move requests to failed, with a reason that contains no names; their samples stay withheld."""
     numbers = list(numbers)
     move_requests(transaction, numbers, FAILED)
-    sql = "UPDATE requests SET failure = ? WHERE number = ?"
-    transaction.executemany(sql, [(reason, number) for number in numbers])
+    for number in numbers:
+        set_reason(transaction, number, reason)
+
+
+def set_reason(transaction: Transaction, number: int, reason: str) -> None:
+    """Record why a request failed, or why it waits; the next state deletes it."""
+    transaction.execute("UPDATE requests SET failure = ? WHERE number = ?", (reason, number))
 
 
 def set_erasure(transaction: Transaction, number: int, erasure: int) -> None:
