@@ -29,8 +29,8 @@ demo: $(STAMP)
 	$(BIN)/shardgraph demo --keep demo-workspace
 	@echo "here the command is $(BIN)/shardgraph"
 
-test: lint
-	$(BIN)/python -m pytest -m "not slow" -n $(JOBS)
+test: lint  # the processes share the cores: more threads than cores would wait for each other
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" -n $(JOBS)
 
 lint: $(STAMP)
 	$(BIN)/ruff check
