@@ -88,7 +88,7 @@ class Store:
         self,
         digests: Mapping[str, str],
         rows: Iterable[Row],
-        contents: Sequence[str] = (),
+        contents: Iterable[str] = (),
         also: Callable[[Transaction], None] | None = None,
     ) -> None:
         """List the samples of units that `write_inbox` wrote, in one transaction, in which `also` is called."""

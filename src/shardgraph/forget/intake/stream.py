@@ -19,6 +19,7 @@ from shardgraph.storage.samples import Samples
 from shardgraph.storage.tables import ledger
 from shardgraph.storage.tables.inventory import Row
 
+_HASH = 16  # bytes of the keyed hash of a sample's content
 _Columns = tuple[tuple[str, ...], ...]
 
 
@@ -32,7 +33,7 @@ class Arrived:
     ids: set[str] = field(default_factory=set)
     digests: dict[str, str] = field(default_factory=dict)
     columns: list[_Columns] = field(default_factory=list)
-    contents: list[str] = field(default_factory=list)  # keyed hashes of what the samples hold
+    hashes: list[bytes] = field(default_factory=list)  # of what the samples of a part hold, _HASH bytes each
     shared: dict[str, str] = field(default_factory=dict)  # one object for equal labels, sources, subjects and units
 
     def rows(self) -> Iterator[Row]:
@@ -40,6 +41,12 @@ class Arrived:
         for columns in self.columns:
             for row in zip(*columns, strict=True):
                 yield Row(*row)
+
+    def contents(self) -> Iterator[str]:
+        """The keyed hashes of what the samples hold, in the same order."""
+        for part in self.hashes:
+            for start in range(0, len(part), _HASH):
+                yield part[start : start + _HASH].hex()
 
 
 def add_parts(context: Context, parts: Iterable[Samples], *, allow_return: bool, skip_present: bool) -> Arrived:
@@ -56,12 +63,13 @@ def add_parts(context: Context, parts: Iterable[Samples], *, allow_return: bool,
             if arrived.ids:
                 context.save_config(replace(before, dims=arrived.dims))
                 also = partial(_record_return, context, arrived.returning) if arrived.returning else None
-                context.store.list_inbox(arrived.digests, arrived.rows(), arrived.contents, also)
-                context.record_identity()
+                context.store.list_inbox(arrived.digests, arrived.rows(), arrived.contents(), also)
         except BaseException:
             context.store.drop_empty_inbox()
             context.save_config(before)
             raise
+        if arrived.ids:  # outside of the above: what is listed needs the dimensions
+            context.record_identity()
         if arrived.returning and context.keeps_log:
             erasure_log.confirm(context)
     return arrived
@@ -86,7 +94,7 @@ def _add_part(context: Context, arrived: Arrived, part: Samples, allow_return: b
         raise DuplicateSample(f"ids must be unique, got {some(twice)} more than once", twice)
     check_room(context.root, 2 * (part.tokens.nbytes + part.features.nbytes) + (1 << 20))
     arrived.returning += returning
-    arrived.contents += context.keys.contents(part)
+    arrived.hashes.append(bytes.fromhex("".join(context.keys.contents(part))))
     arrived.dims = (part.tokens.shape[1], part.features.shape[1])
     units, digests = store.write_inbox(part)
     arrived.digests |= digests
