@@ -146,7 +146,8 @@ class Store:
         self._write(unit, parts, self._ids(unit) | arriving.keys())
 
     def _ids(self, unit: str) -> set[str]:
-        """The samples that the catalogue lists in a unit."""
+        """The samples that the catalogue lists in a unit, found by an index; an error if that is rotten."""
+        self.catalogue.check("samples", [unit])
         return {row.id for row in inventory.find_in_unit(self.catalogue, unit)}
 
     def _write(self, unit: str, parts: list[Samples], wanted: set[str]) -> None:

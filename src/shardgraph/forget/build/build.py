@@ -142,8 +142,9 @@ def check_manifest(context: Context) -> Manifest:
     sums = inventory.built_prototypes(context.catalogue)
     if sums is None or sums.digest != manifest.prototypes:
         raise VerificationError(f"manifest.json names other prototypes than the catalogue; {_WRITE}")
-    placed = sums.key != prototypes_key(context.store, context.config)  # samples, and the groups are not built yet
-    if manifest.groups and not placed and not current:
+    under_way = sums.key != prototypes_key(context.store, context.config)  # samples were placed, nothing is built yet
+    under_way |= not all(built[name].key for name in manifest.groups)  # a rebuild was interrupted
+    if manifest.groups and not under_way and not current:
         raise VerificationError(
             f"manifest.json names other numerics than those that its groups were built with; {_WRITE}"
         )
