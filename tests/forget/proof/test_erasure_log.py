@@ -11,6 +11,7 @@ from shardgraph.forget.erase.plan import ForgetRequest
 from shardgraph.forget.proof.log_standing import log_path
 from shardgraph.forget.queue.queue import Submission
 from shardgraph.forget.workspace import Workspace
+from shardgraph.storage.catalogue import Catalogue
 from shardgraph.storage.tables import inventory, ledger, requests
 from tests.strategies import embed, interrupted, many, never_saw, promised_files
 
@@ -239,9 +240,10 @@ def unchained(path, kept):
 
 
 def forget_known_end(root):
-    with sqlite3.connect(root / "catalog.sqlite") as db:
-        db.execute("DELETE FROM state WHERE name = 'record'")
-    db.close()
+    catalogue = Catalogue(root / "catalog.sqlite")
+    with catalogue.transaction() as transaction:
+        transaction.execute("DELETE FROM state WHERE name = 'record'")
+    catalogue.close()
 
 
 def test_a_record_of_an_earlier_version_is_honoured_and_gets_its_chain(kept, fast_path):
