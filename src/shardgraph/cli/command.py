@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 import shardgraph
 from shardgraph.cli.options.shared import DEFAULT_MACHINES, Machines
@@ -40,6 +41,30 @@ Command = Callable[..., None]
 
 
 # Running a command
+
+
+def _without_types(parameters: list[Any]) -> list[Any]:
+    """The parameters, of which flags show no type in the help: they take no value."""
+    for each in parameters:
+        if getattr(each, "is_flag", False) and each.metavar is None:
+            each.metavar = ""
+    return parameters
+
+
+class SingleCommand(TyperCommand):
+    """A command whose flags show no type in the help."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """The parameters."""
+        return _without_types(super().get_params(ctx))
+
+
+class Group(TyperGroup):
+    """All commands; its own flags show no type in the help."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """The parameters."""
+        return _without_types(super().get_params(ctx))
 
 
 def run_app(app: typer.Typer) -> None:

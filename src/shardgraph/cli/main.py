@@ -1,36 +1,15 @@
 """The `shardgraph` command: every command with its panel of the help."""
 
 from functools import partial
-from typing import Any
 
 import typer
-from typer.core import TyperCommand, TyperGroup
 
-from shardgraph.cli.command import as_command, global_options, run_app
+from shardgraph.cli.command import Group, SingleCommand, as_command, global_options, run_app
 from shardgraph.cli.commands import data, demo, experiment, forget, learn, prove, serve, share, twins
-
-
-def _without_types(parameters: list[Any]) -> list[Any]:
-    """The parameters, of which flags show no type in the help: they take no value."""
-    for each in parameters:
-        if getattr(each, "is_flag", False) and each.metavar is None:
-            each.metavar = ""
-    return parameters
-
-
-class _Command(TyperCommand):
-    def get_params(self, ctx: Any) -> list[Any]:
-        return _without_types(super().get_params(ctx))
-
-
-class _Group(TyperGroup):
-    def get_params(self, ctx: Any) -> list[Any]:
-        return _without_types(super().get_params(ctx))
-
 
 app = typer.Typer(
     name="shardgraph",
-    cls=_Group,
+    cls=Group,
     help="Train on a shard graph, predict, forget samples exactly, and prove it.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -47,7 +26,7 @@ _PANELS = {
 }
 for _panel, _functions in _PANELS.items():
     for _function in _functions:
-        app.command(cls=_Command, rich_help_panel=_panel)(as_command(_function))
+        app.command(cls=SingleCommand, rich_help_panel=_panel)(as_command(_function))
 app.callback()(global_options)
 main = partial(run_app, app)
 

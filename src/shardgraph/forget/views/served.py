@@ -10,14 +10,15 @@ cannot be subtracted, the prototypes are summed from all other files.
 """
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
-from shardgraph.errors import DamagedFile, WorkspaceBusy, WorkspaceError
+from shardgraph.errors import DamagedFile, InputError, WorkspaceBusy, WorkspaceError
 from shardgraph.forget.build.build import SUBTRACTED, prototypes_key
 from shardgraph.forget.build.wanted import (
     Manifest,
@@ -33,7 +34,6 @@ from shardgraph.forget.build.wanted import (
 from shardgraph.forget.config import Config
 from shardgraph.forget.context import Context
 from shardgraph.forget.erase.plan import affected_groups
-from shardgraph.forget.views.accuracy import measure_accuracy
 from shardgraph.learn.ensemble import Model, chunks
 from shardgraph.learn.executors import best_device
 from shardgraph.learn.inca import Adapters
@@ -227,6 +227,29 @@ def evaluate_model(
                 yield chunk
 
     return measure_accuracy(model, parts(), "" if sources is None else " in these sources")
+
+
+def measure_accuracy(model: Model, parts: Iterable[Samples], where: str = "") -> dict[str, Any]:
+    """The figures of `Workspace.evaluate`; one part is in memory at a time; an error if there is none."""
+    counts, right = Counter[str](), Counter[str]()
+    for samples in parts:
+        counts.update(samples.labels)
+        right.update(a for a, b in zip(model.predict(samples), samples.labels, strict=True) if a == b)
+        del samples
+    if not counts:
+        raise InputError(f"there is no sample whose split is test{where}; add some, then train")
+    classes = [
+        {"label": label, "accuracy": right[label] / count, "samples": count, "correct": right[label]}
+        for label, count in sorted(counts.items())
+    ]
+    return {
+        "accuracy": right.total() / counts.total(),
+        "samples": counts.total(),
+        "correct": right.total(),
+        "unknown": sum(count for label, count in counts.items() if label not in model.classes),
+        "macro_accuracy": sum(right[label] / count for label, count in counts.items()) / len(counts),
+        "classes": classes,
+    }
 
 
 def assemble_served(
