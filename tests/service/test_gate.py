@@ -112,7 +112,8 @@ def served(text: str) -> tuple:
 
 
 CURRENT = r'Current accuracy</h2>\s*<p class="big">([^<]*)</p>'
-SERVING = r'class="big">([\d,]+)<span class="of">.*groups, (\d+) classes'
+ALONE = r'/p><p class="quiet">Prototypes alone answer, for'
+SERVING = rf'class="big">([\d,]+)<(?:span class="of">.*groups,|{ALONE}) (\d+) classes'
 MEASURED = r'id="accuracy">([^<]*)<.*complete model</span><strong>([^<]*)<.*held-out samples</span><strong>([^<]*)<'
 
 

@@ -7,6 +7,7 @@ from playwright.sync_api import expect
 
 from shardgraph.forget.workspace import Workspace
 from shardgraph.service.pages.sessions import Sessions
+from shardgraph.storage.tables import requests
 from shardgraph.storage.tables.requests import withheld_ids
 from tests.strategies import BY_SOURCE, ROWS, embed, many
 
@@ -60,12 +61,8 @@ def test_an_erasure_from_search_to_proof_and_a_forged_proof_is_refused(logged_in
 
 def test_a_request_that_failed_is_tried_again_and_watched_without_a_reload(service, local):
     service("POST", "/requests", json={"samples": [ANN[0].id]})
-    with Workspace(service.root) as workspace:
-        path = workspace.context.store.path("shard:ann")
-    raw = path.read_bytes()
-    path.write_bytes(raw[:-1])
-    service.work()
-    path.write_bytes(raw)
+    with Workspace(service.root) as workspace, workspace.context.catalogue.transaction() as transaction:
+        requests.fail_requests(transaction, [1], "its files could not be read")
     local.goto("/pages/requests/1")
     local.get_by_role("button", name="Retry").click()
     expect(local.locator("#now [data-state=instant]")).to_be_visible()
