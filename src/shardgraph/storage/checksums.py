@@ -23,22 +23,18 @@ _SEQUENCE, _SCHEMA, _CHECKS = "sqlite_sequence", "sqlite_master", "checks"  # ch
 # Large tables are summed by part, so that one part can be checked alone: the part and the label of a row, and the
 # condition that selects a part.
 _PARTS = {
-    "samples": ("{0}.unit", "{0}.label", "unit = ?1"),
+    "samples": ("hex({0}.unit)", "hex({0}.label)", "unit = ?1"),  # a name may contain the separator
     "requests": ("({0}.number / 64)", "''", "number BETWEEN ?1 * 64 AND ?1 * 64 + 63"),
     "forgotten": ("substr({0}.mark, 1, 2)", "''", "mark >= ?1 AND mark < ?1 || 'g'"),  # a mark is in hex
 }
 _ROW = "char(31)"  # separates the values of a row
-
-
 _BATCH = 10_000  # rows that are read at once
 
 
 class Checksums:
     """The checksums of one open catalogue; `run` makes the errors of SQLite clear."""
 
-    def __init__(
-        self, path: Path, connection: sqlite3.Connection, run: Callable[[Callable[[], list[_Row]]], list[_Row]]
-    ) -> None:
+    def __init__(self, path: Path, connection: sqlite3.Connection, run: _Run) -> None:
         self._path, self._db, self._run = path, connection, run
         self._notes: list[str] = []  # the rows that the transaction under way has added and removed
         self._written: _Sums = {}  # the same as sums
@@ -195,6 +191,8 @@ def mark_part(mark: str) -> str:
 def _add(sums: _Sums, row: str, sign: int) -> None:
     """Add a row's hash to the sum of its part, or subtract it."""
     table, part, label, _ = row.split("\x1f", 3)
+    if table == "samples":
+        part, label = bytes.fromhex(part).decode(), bytes.fromhex(label).decode()
     rows, value = sums.get((table, part, label), (0, 0))
     number = int.from_bytes(blake2b(row.encode(), digest_size=16).digest())
     sums[table, part, label] = (rows + sign, value + sign * number)

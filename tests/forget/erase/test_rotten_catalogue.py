@@ -6,11 +6,13 @@ from contextlib import suppress
 
 import pytest
 
-from shardgraph.errors import DamagedFile, ShardgraphError
+from shardgraph.errors import DamagedFile, ShardgraphError, VerificationError
+from shardgraph.forget.erase import execute
 from shardgraph.forget.erase.plan import ForgetRequest
 from shardgraph.forget.workspace import Workspace
-from shardgraph.graph import Bilevel
+from shardgraph.graph import Bilevel, BySource
 from shardgraph.storage.samples import unpack_samples
+from shardgraph.storage.tables import inventory
 from tests.strategies import LABELS, Row, embed
 
 SOURCES = ("src-a", "src-b", "src-c")
@@ -138,3 +140,28 @@ def test_a_changed_configuration_is_refused_before_the_first_training_too(create
     path.write_bytes(path.read_bytes().replace(b'"seed":', b'"seed":1'))
     with pytest.raises(DamagedFile, match=r"config\.json was changed"):
         Workspace(workspace.root)
+
+
+@pytest.mark.parametrize("odd", ["a\x1fb", "a\x00b", "\x1f", "a\nb", "a'b\"c", "\u202e\U0001f600"])
+def test_names_of_any_characters_are_counted_and_forgotten(trained, odd):
+    rows = [
+        Row(f"{odd}{i}", odd if i % 2 else "dog", f"{odd}{i % 3}", f"{odd}{i % 4}", "test" if i % 7 == 3 else "train")
+        for i in range(36)
+    ]
+    workspace = trained(BySource(), rows, classes=[odd, "dog"])
+    assert workspace.context.catalogue.check_all() and workspace.verify(full=True).ok
+    assert len(workspace.forget(ForgetRequest(sources=(f"{odd}0",))).entries) == 12
+    assert len(workspace.forget(ForgetRequest(subjects=(f"{odd}1",))).entries) == 6
+    assert workspace.verify(full=True).ok
+
+
+def test_no_certificate_while_a_sample_of_a_forgotten_source_is_listed(workspace):
+    context = workspace.context
+    plan = workspace.plan(ForgetRequest(sources=("src-a",)))
+    number = execute.accept(context, plan, False)
+    late = inventory.Row("late", "cat", "src-a", "", "train", "inbox:99")
+    with context.catalogue.transaction() as transaction:
+        inventory.add_samples(transaction, [late])
+    with pytest.raises(VerificationError, match="still here; no certificate"):
+        execute.finish(context, number)
+    assert not (workspace.root / "certificates" / "000001.json").exists() and workspace.certificates.last() == 0
